@@ -1,0 +1,1 @@
+"""Which algorithm serves a call, and why."""

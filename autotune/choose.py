@@ -1,0 +1,87 @@
+"""The chooser: one algorithm for a request, the reason, and what was refused.
+
+Until a sweep has measured this machine, a model chooses: one-shot costs one crossing of the link and
+sends (n - 1) times the data; two-shot costs two crossings and sends 2 (n - 1) / n times the data. The
+thresholds are the sizes at which the two are expected to meet.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+from worldline.kernels.registry import Algorithm, Launch, Request, algorithm, algorithms
+from worldline.primitives.errors import UnsupportedError
+
+_ALWAYS = 1 << 62
+_ONE_SHOT_UP_TO = ((2, _ALWAYS), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
+"""(world size at most, bytes up to which one-shot is chosen)."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An answer of the chooser.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        What runs.
+    launch : Launch
+        In which shape.
+    reason : str
+        Why.
+    refused : tuple of (str, str)
+        Names of algorithms that could not serve, each with its reason.
+    """
+
+    algorithm: Algorithm
+    launch: Launch
+    reason: str
+    refused: tuple[tuple[str, str], ...]
+
+
+def choose(request: Request, name: str | None = None, launch: Launch | None = None) -> Choice:
+    """Choose an algorithm from what is equal on all ranks.
+
+    Parameters
+    ----------
+    request : Request
+        What is asked for.
+    name : str, optional
+        The caller's own choice.
+    launch : Launch, optional
+        The caller's own launch shape; equal on all ranks.
+
+    Raises
+    ------
+    InvalidArgument
+        For a name that the registry does not have.
+    UnsupportedError
+        When nothing can serve, with every reason.
+    """
+    asked = (algorithm(request.collective, name),) if name else algorithms(request.collective)
+    verdicts = [(row, row.supports(request)) for row in asked]
+    refused = tuple((row.name, reason) for row, reason in verdicts if reason is not None)
+    able = [row for row, reason in verdicts if reason is None]
+    if not able:
+        reasons = "; ".join(f"{row}: {reason}" for row, reason in refused)
+        raise UnsupportedError(f"no algorithm serves this {request.collective}: {reasons}")
+    if name:
+        chosen, why = able[0], "the caller asked for it"
+    else:
+        chosen, why = _by_size(request, able)
+    return Choice(chosen, launch or chosen.launches(request)[0], why, refused)
+
+
+def _by_size(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
+    worlds = [world for world, _ in _ONE_SHOT_UP_TO]
+    row = min(bisect.bisect_left(worlds, request.world_size), len(worlds) - 1)
+    limit = _ONE_SHOT_UP_TO[row][1]
+    shots = 1 if request.nbytes <= limit else 2
+    sign, bound = ("<=", limit) if shots == 1 else (">", limit)
+    why = (
+        f"no table for this machine; model: {request.nbytes} bytes {sign} "
+        f"{'any size' if bound == _ALWAYS else f'{bound} bytes'} with {request.world_size} ranks"
+    )
+    rows = [row for row in able if row.protocol == "ll" and row.shots == shots]
+    return (rows or able)[0], why

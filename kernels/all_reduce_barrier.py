@@ -1,0 +1,73 @@
+"""All-reduce with two barriers: the slow reference kernel.
+
+Every rank stages its input in its own arena; a barrier; every rank reads all staged inputs and
+adds them in rank order; a barrier, after which the staging may be overwritten. The two barriers are
+what the LL kernels save. Each block meets the same block of its peers, so grids are equal on all
+ranks of a launch; the staging's map depends on the item alone.
+"""
+
+import triton.language as tl
+
+from worldline.primitives import layout
+from worldline.primitives.deadline import lane_alive
+from worldline.primitives.jit import kernel
+from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
+from worldline.primitives.signals import barrier, begin_round, end_round
+from worldline.primitives.vectors import load_item, store_item
+
+OPERATION = tl.constexpr(layout.OPERATIONS.index("all_reduce"))
+
+
+@kernel(do_not_specialize=["count", "limit_ns"])
+def all_reduce_barrier_one_shot(
+    source,
+    target,
+    table,
+    count,
+    limit_ns,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+    DTYPE: tl.constexpr,
+    WIDE: tl.constexpr,
+    STAGED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum ``count`` elements at ``source`` over all ranks into ``target``.
+
+    Parameters are those of :func:`worldline.kernels.all_reduce_ll.all_reduce_ll_one_shot`, but
+    for STAGED, the offset of the staged region in bytes. ``count`` is at most what it holds.
+    """
+    table = table.to(tl.pointer_type(tl.int64))
+    arena = tl.load(table + RANK)
+    block = tl.program_id(0)
+    grid = tl.num_programs(0)
+    lane = tl.arange(0, BLOCK)
+    per: tl.constexpr = elements_per_slot(DTYPE)
+    items = (count + (per - 1)) // per
+    staged = items * per
+    alive = lane_alive(arena)
+    arrive = begin_round(arena, block)
+
+    for start in range(block * BLOCK, items, grid * BLOCK):
+        item = (start + lane).to(tl.int64)
+        valid = item < items
+        data0, data1 = load_item(source, item, count, valid, DTYPE, WIDE)
+        store_item(arena + STAGED, item, data0, data1, staged, valid, DTYPE, 1)
+    alive = barrier(block, arrive, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
+
+    for start in range(block * BLOCK, items, grid * BLOCK):
+        item = (start + lane).to(tl.int64)
+        valid = item < items
+        for rank in tl.static_range(WORLD):
+            base = tl.load(table + rank) + STAGED
+            data0, data1 = load_item(base, item, staged, valid, DTYPE, 1)
+            if rank == 0:
+                total = unpack(data0, data1, DTYPE)
+            else:
+                total = add(total, unpack(data0, data1, DTYPE), DTYPE)
+        word0, word1 = pack(total, DTYPE)
+        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
+        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+        store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
+    alive = barrier(block, arrive + 1, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
+    end_round(arena, block, arrive + 1)

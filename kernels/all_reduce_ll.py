@@ -1,0 +1,226 @@
+"""All-reduce over LL slots: one-shot and two-shot kernels in Triton.
+
+One-shot: every rank sends its whole input to every peer and each reduces everything. Two-shot: the
+input is cut into one share to a rank; each rank sends share p to its owner p, reduces its own share
+and sends the result to all. Both wait in program b only for the peers' program b, so the
+interpreter, which runs programs one after another, can run both.
+
+In one launch, all ranks use equal grids. Every program exchanges at least one slot with every peer
+in both directions (:mod:`worldline.primitives.ll`), a token where there is no data.
+"""
+
+import triton.language as tl
+
+from worldline.primitives import layout
+from worldline.primitives.deadline import lane_alive
+from worldline.primitives.epochs import begin_epoch, clear_before_wrap, end_epoch
+from worldline.primitives.jit import device_function, kernel
+from worldline.primitives.ll import ll_recv, ll_send
+from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
+from worldline.primitives.vectors import load_item, store_item
+
+LL = tl.constexpr(layout.LL)
+SLOT = tl.constexpr(layout.SLOT)
+OPERATION = tl.constexpr(layout.OPERATIONS.index("all_reduce"))
+
+
+@device_function
+def _share(owner, items, share, index, first):
+    """Say which of the ``index``-th items of a share hold data, and which are exchanged."""
+    size = tl.minimum(share, items - owner * share)
+    valid = index < size
+    return valid, valid | (index == first)
+
+
+@kernel(do_not_specialize=["count", "limit_ns"])
+def all_reduce_ll_one_shot(
+    source,
+    target,
+    table,
+    count,
+    limit_ns,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+    DTYPE: tl.constexpr,
+    WIDE: tl.constexpr,
+    HALF: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum ``count`` elements at address ``source`` over all ranks into address ``target``.
+
+    Parameters
+    ----------
+    source, target : int64
+        Addresses of the own input and output; equal for an operation in place.
+    table : int64
+        Address of the int64 bases of all arenas, as this rank sees them.
+    count : int
+        Elements, 1 to HALF / 16 / WORLD * elements per slot.
+    limit_ns : int64
+        The deadline of each wait.
+    RANK, WORLD, DTYPE, WIDE, HALF, BLOCK : constexpr
+        Own rank, ranks, code of the dtype, whether the tensors take 8-byte accesses, bytes of
+        half the LL region, items to a program and pass.
+    """
+    table = table.to(tl.pointer_type(tl.int64))
+    arena = tl.load(table + RANK)
+    block = tl.program_id(0)
+    grid = tl.num_programs(0)
+    lane = tl.arange(0, BLOCK)
+    items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
+    epoch = begin_epoch(arena, block)
+    alive = lane_alive(arena)
+    clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
+    half = LL + (epoch & 1).to(tl.int64) * HALF
+
+    for start in range(block * BLOCK, items, grid * BLOCK):
+        item = (start + lane).to(tl.int64)
+        valid = item < items
+        data0, data1 = load_item(source, item, count, valid, DTYPE, WIDE)
+        for step in tl.static_range(1, WORLD):
+            peer = tl.load(table + (RANK + step) % WORLD)
+            slot = RANK * (HALF // SLOT // WORLD) + item
+            ll_send(peer + half + slot * SLOT, data0, data1, epoch, valid & (alive != 0))
+
+    for start in range(block * BLOCK, items, grid * BLOCK):
+        item = (start + lane).to(tl.int64)
+        valid = item < items
+        own0, own1 = load_item(source, item, count, valid, DTYPE, WIDE)
+        for rank in tl.static_range(WORLD):
+            if rank == RANK:
+                data0, data1 = own0, own1
+            else:
+                slot = rank * (HALF // SLOT // WORLD) + item
+                data0, data1, alive = ll_recv(
+                    arena + half + slot * SLOT,
+                    slot,
+                    epoch,
+                    valid,
+                    alive,
+                    arena,
+                    table,
+                    limit_ns,
+                    OPERATION,
+                    rank,
+                    RANK,
+                    WORLD,
+                )
+            if rank == 0:
+                total = unpack(data0, data1, DTYPE)
+            else:
+                total = add(total, unpack(data0, data1, DTYPE), DTYPE)
+        word0, word1 = pack(total, DTYPE)
+        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
+        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+        store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
+
+    end_epoch(arena, block, grid, epoch)
+
+
+@kernel(do_not_specialize=["count", "limit_ns"])
+def all_reduce_ll_two_shot(
+    source,
+    target,
+    table,
+    count,
+    limit_ns,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+    DTYPE: tl.constexpr,
+    WIDE: tl.constexpr,
+    HALF: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum as :func:`all_reduce_ll_one_shot` does, each rank reducing one share.
+
+    ``count`` is at most HALF / 32 / WORLD * WORLD * elements per slot.
+    """
+    table = table.to(tl.pointer_type(tl.int64))
+    arena = tl.load(table + RANK)
+    block = tl.program_id(0)
+    grid = tl.num_programs(0)
+    lane = tl.arange(0, BLOCK)
+    items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
+    share = (items + (WORLD - 1)) // WORLD
+    epoch = begin_epoch(arena, block)
+    alive = lane_alive(arena)
+    clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
+    half = LL + (epoch & 1).to(tl.int64) * HALF
+    gathered = half + HALF // 2
+
+    for start in range(block * BLOCK, share, grid * BLOCK):
+        index = (start + lane).to(tl.int64)
+        for step in tl.static_range(1, WORLD):
+            owner = (RANK + step) % WORLD
+            valid, exchanged = _share(owner, items, share, index, block * BLOCK)
+            data0, data1 = load_item(source, owner * share + index, count, valid, DTYPE, WIDE)
+            slot = RANK * (HALF // SLOT // 2 // WORLD) + index
+            ll_send(
+                tl.load(table + owner) + half + slot * SLOT,
+                data0,
+                data1,
+                epoch,
+                exchanged & (alive != 0),
+            )
+
+    for start in range(block * BLOCK, share, grid * BLOCK):
+        index = (start + lane).to(tl.int64)
+        valid, exchanged = _share(RANK, items, share, index, block * BLOCK)
+        own0, own1 = load_item(source, RANK * share + index, count, valid, DTYPE, WIDE)
+        for rank in tl.static_range(WORLD):
+            if rank == RANK:
+                data0, data1 = own0, own1
+            else:
+                slot = rank * (HALF // SLOT // 2 // WORLD) + index
+                data0, data1, alive = ll_recv(
+                    arena + half + slot * SLOT,
+                    slot,
+                    epoch,
+                    exchanged,
+                    alive,
+                    arena,
+                    table,
+                    limit_ns,
+                    OPERATION,
+                    rank,
+                    RANK,
+                    WORLD,
+                )
+            if rank == 0:
+                total = unpack(data0, data1, DTYPE)
+            else:
+                total = add(total, unpack(data0, data1, DTYPE), DTYPE)
+        word0, word1 = pack(total, DTYPE)
+        for step in tl.static_range(1, WORLD):
+            peer = tl.load(table + (RANK + step) % WORLD)
+            slot = RANK * (HALF // SLOT // 2 // WORLD) + index
+            ll_send(peer + gathered + slot * SLOT, word0, word1, epoch, exchanged & (alive != 0))
+        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
+        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+        store_item(target, RANK * share + index, word0, word1, count, valid, DTYPE, WIDE)
+
+    for start in range(block * BLOCK, share, grid * BLOCK):
+        index = (start + lane).to(tl.int64)
+        for step in tl.static_range(1, WORLD):
+            owner = (RANK + step) % WORLD
+            valid, exchanged = _share(owner, items, share, index, block * BLOCK)
+            slot = owner * (HALF // SLOT // 2 // WORLD) + index
+            word0, word1, alive = ll_recv(
+                arena + gathered + slot * SLOT,
+                slot,
+                epoch,
+                exchanged,
+                alive,
+                arena,
+                table,
+                limit_ns,
+                OPERATION,
+                owner,
+                RANK,
+                WORLD,
+            )
+            word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
+            word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+            store_item(target, owner * share + index, word0, word1, count, valid, DTYPE, WIDE)
+
+    end_epoch(arena, block, grid, epoch)

@@ -1,0 +1,48 @@
+"""References: plain, slow, obviously right; shared by tests and benchmarks.
+
+They work on the list of all ranks' inputs and follow the numeric contract to the bit: rank order,
+float32 accumulator, rank 0's value first, one rounding, one NaN pattern per dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+CANONICAL_NAN = {torch.float32: 0x7FFFFFFF, torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}
+"""Bits of the one NaN that a sum gives, by dtype."""
+
+_INTEGER = {2: torch.int16, 4: torch.int32}
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """View a tensor's elements as integers of their width, for comparisons to the bit."""
+    return x.contiguous().view(_INTEGER[x.element_size()])
+
+
+def all_reduce(inputs: Sequence[torch.Tensor], op: str = "sum") -> torch.Tensor:
+    """Reduce one tensor a rank.
+
+    Parameters
+    ----------
+    inputs : sequence of Tensor
+        Every rank's input, in rank order; one shape, dtype float32, float16 or bfloat16.
+    op : str
+        ``"sum"``.
+
+    Returns
+    -------
+    Tensor
+        What every rank's output must be, to the bit.
+    """
+    if op != "sum":
+        raise ValueError(f"op={op!r}: the reference knows 'sum'")
+    total = inputs[0].float()
+    for x in inputs[1:]:
+        total = total + x.float()
+    rounded = total.to(inputs[0].dtype).contiguous()
+    nan = torch.isnan(total)
+    if nan.any():
+        bits(rounded)[nan] = CANONICAL_NAN[rounded.dtype]
+    return rounded

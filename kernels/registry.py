@@ -1,0 +1,219 @@
+"""The one list of what exists: every algorithm of every collective.
+
+The dispatcher, the chooser, the bench, the documentation and the tests all read it. A kernel's module
+is named, not imported: Triton's mode must be settled first.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from worldline.primitives.errors import InvalidArgument
+from worldline.primitives.layout import MAX_BLOCKS, SLOT, ArenaLayout
+
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+"""Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: only what is equal on all ranks.
+
+    Parameters
+    ----------
+    collective : str
+        Such as ``"all_reduce"``.
+    dtype : torch.dtype
+        Of input and output.
+    op : str
+        The reduction.
+    count : int
+        Elements of each rank's input.
+    world_size : int
+        Ranks.
+    device_type : str
+        ``"cpu"`` where kernels are interpreted.
+    """
+
+    collective: str
+    dtype: torch.dtype
+    op: str
+    count: int
+    world_size: int
+    device_type: str
+
+    @property
+    def per_slot(self) -> int:
+        """Elements in the 8 data bytes of a slot."""
+        return 8 // self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of each rank's input."""
+        return self.count * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Shape of a launch, equal on all ranks.
+
+    Parameters
+    ----------
+    block : int
+        Items of 8 bytes to a program and pass; a power of two.
+    grid : int
+        Programs at most; fewer are started where there is less work.
+    """
+
+    block: int
+    grid: int
+
+    def __post_init__(self) -> None:
+        if self.block < 1 or self.block & (self.block - 1):
+            raise InvalidArgument("launch.block", self.block, "must be a power of two")
+        if not 1 <= self.grid <= MAX_BLOCKS:
+            raise InvalidArgument("launch.grid", self.grid, f"must be 1 to {MAX_BLOCKS}")
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One row: what an algorithm is, what it supports and how it is started.
+
+    Parameters
+    ----------
+    name, collective : str
+        Its name and its collective.
+    protocol : str
+        ``"ll"`` or ``"barrier"``.
+    shots : int
+        Times that data crosses the link one after another.
+    determinism : str
+        ``"bitwise"``: same bits on every rank, run and launch shape.
+    kernel : str
+        ``module:function``.
+    capacity : callable
+        Bytes of input that one launch takes, from the layout; more is done in chunks.
+    items : callable
+        Items of 8 bytes that a launch shares among its programs, from their total and the world.
+    constants : callable
+        The kernel's constants that depend on the layout.
+    summary : str
+        One line for people.
+    """
+
+    name: str
+    collective: str
+    protocol: str
+    shots: int
+    determinism: str
+    kernel: str
+    capacity: Callable[[ArenaLayout], int]
+    items: Callable[[int, int], int]
+    constants: Callable[[ArenaLayout], dict[str, int]]
+    summary: str
+
+    def supports(self, request: Request) -> str | None:
+        """Return None if it can serve a request, else the reason why not."""
+        if request.collective != self.collective:
+            return f"it is a {self.collective}"
+        if request.dtype not in DTYPES:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+            return f"dtype {request.dtype} is not one of {known}"
+        if request.op != "sum":
+            return f"op {request.op!r} is not 'sum'"
+        return None
+
+    def scratch_bytes(self, request: Request, layout: ArenaLayout) -> int:
+        """Bytes of the arena that a call touches on each rank."""
+        data = min(request.nbytes, self.capacity(layout))
+        if self.protocol == "ll":
+            return 2 * data * (request.world_size if self.shots == 1 else 2)
+        return data
+
+    def launches(self, request: Request) -> tuple[Launch, ...]:
+        """List launch shapes worth trying, the default first."""
+        items = max(1, self.items(-(-request.count // request.per_slot), request.world_size))
+        if request.device_type == "cpu":
+            # The interpreter's cost is one of operations, not of elements: one program if it fits.
+            block = min(8192, max(16, 1 << (items - 1).bit_length()))
+            return (Launch(block, min(MAX_BLOCKS, -(-items // block))),)
+        return tuple(
+            Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in (128, 256, 512)
+        )
+
+    def load(self) -> Any:
+        """Import the kernel."""
+        module, _, function = self.kernel.partition(":")
+        return getattr(importlib.import_module(module), function)
+
+
+def _one_shot_capacity(layout: ArenaLayout) -> int:
+    return layout.half // SLOT // layout.world_size * 8
+
+
+def _two_shot_capacity(layout: ArenaLayout) -> int:
+    return layout.half // SLOT // 2 // layout.world_size * layout.world_size * 8
+
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="ll_one_shot",
+        collective="all_reduce",
+        protocol="ll",
+        shots=1,
+        determinism="bitwise",
+        kernel="worldline.kernels.all_reduce_ll:all_reduce_ll_one_shot",
+        capacity=_one_shot_capacity,
+        items=lambda items, world: items,
+        constants=lambda layout: {"HALF": layout.half},
+        summary="every rank sends its input to all and reduces everything; no barrier",
+    ),
+    Algorithm(
+        name="ll_two_shot",
+        collective="all_reduce",
+        protocol="ll",
+        shots=2,
+        determinism="bitwise",
+        kernel="worldline.kernels.all_reduce_ll:all_reduce_ll_two_shot",
+        capacity=_two_shot_capacity,
+        items=lambda items, world: -(-items // world),
+        constants=lambda layout: {"HALF": layout.half},
+        summary="every rank reduces one share and sends the result to all; no barrier",
+    ),
+    Algorithm(
+        name="barrier_one_shot",
+        collective="all_reduce",
+        protocol="barrier",
+        shots=1,
+        determinism="bitwise",
+        kernel="worldline.kernels.all_reduce_barrier:all_reduce_barrier_one_shot",
+        capacity=lambda layout: layout.staged_size,
+        items=lambda items, world: items,
+        constants=lambda layout: {"STAGED": layout.staged},
+        summary="every rank reads all inputs between two barriers; the slow reference",
+    ),
+)
+
+
+def algorithms(collective: str) -> tuple[Algorithm, ...]:
+    """List a collective's algorithms, in the registry's order."""
+    return tuple(row for row in ALGORITHMS if row.collective == collective)
+
+
+def algorithm(collective: str, name: str) -> Algorithm:
+    """Look an algorithm up.
+
+    Raises
+    ------
+    InvalidArgument
+        Listing the names that exist.
+    """
+    rows = {row.name: row for row in algorithms(collective)}
+    if name not in rows:
+        raise InvalidArgument("algorithm", name, f"must be one of {', '.join(sorted(rows))}")
+    return rows[name]

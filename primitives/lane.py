@@ -1,0 +1,124 @@
+"""A lane: one arena, one order of operations, one fate.
+
+Operations of a lane follow each other. When a device-side wait passes its deadline the lane is dead
+until :meth:`Lane.recover`; :meth:`Lane.check` turns the device's record into an error that names the
+first suspect.
+"""
+
+from __future__ import annotations
+
+import time
+
+from worldline.primitives import layout
+from worldline.primitives.bootstrap import Rendezvous
+from worldline.primitives.errors import CollectiveTimeout
+from worldline.primitives.memory import Arena, Provider
+
+_BEAT_SECONDS = 0.2
+"""A rank that waits in the slow path shows a new beat within this time."""
+
+
+class Lane:
+    """One arena of a world, and what its ranks need to launch on it.
+
+    Parameters
+    ----------
+    provider : Provider
+        Where the arena comes from and what launches kernels.
+    arena : Arena
+        The arena.
+    rank, size : int
+        This rank and the number of ranks.
+    timeout : float
+        Deadline of each device-side wait, in seconds.
+    """
+
+    def __init__(
+        self, provider: Provider, arena: Arena, rank: int, size: int, timeout: float
+    ) -> None:
+        self.provider, self.arena = provider, arena
+        self.rank, self.size, self.timeout = rank, size, timeout
+
+    @property
+    def limit_ns(self) -> int:
+        """The deadline as kernels take it."""
+        return int(self.timeout * 1e9)
+
+    def check(self) -> None:
+        """Raise if the lane is dead.
+
+        Raises
+        ------
+        CollectiveTimeout
+            Naming the first suspect: the rank waited on that was not itself waiting.
+        """
+        dead = self.arena.read(self.rank, layout.DEAD, 1)[0]
+        if not dead:
+            return
+        reporter = dead - 1
+        operation, epoch, _, peer, slot, expected, seen = self.arena.read(
+            reporter, layout.RECORD, 7
+        )
+        raise CollectiveTimeout(
+            layout.OPERATIONS[operation],
+            rank=self.rank,
+            peer=self._first_suspect(reporter, peer),
+            reporter=reporter,
+            epoch=epoch & 0xFFFFFFFF,
+            slot=slot,
+            expected=expected & 0xFFFFFFFF,
+            seen=seen & 0xFFFFFFFF,
+            seconds=self.timeout,
+        )
+
+    def _first_suspect(self, reporter: int, peer: int) -> int:
+        """Follow who waits for whom from the reporter; a circle blames the reporter's own peer."""
+        suspect, met = peer, {reporter}
+        while suspect not in met:
+            met.add(suspect)
+            further = self._waits_for(suspect)
+            if further is None:
+                return suspect
+            suspect = further
+        return peer
+
+    def _waits_for(self, rank: int) -> int | None:
+        """Name the rank that ``rank`` was waiting for when the lane died, or None."""
+        recorded = self._recorded_peer(rank)
+        if recorded is not None:
+            return recorded
+        beat = self.arena.read(rank, layout.WAIT_BEAT, 1)[0]
+        # This rank's own kernel has ended: what it shows no longer changes.
+        until = time.monotonic() + (0.0 if rank == self.rank else _BEAT_SECONDS)
+        while True:
+            waited, now, gave_way = self.arena.read(rank, layout.WAIT_PEER, 3)
+            if gave_way or now != beat:
+                return waited - 1
+            if time.monotonic() >= until:
+                return None
+            time.sleep(0.005)
+
+    def _recorded_peer(self, rank: int) -> int | None:
+        if self.arena.read(rank, layout.RECORD_LOCK, 1)[0]:
+            return self.arena.read(rank, layout.RECORD, 4)[3]
+        return None
+
+    def recover(self, rendezvous: Rendezvous, timeout: float | None) -> None:
+        """Make the lane usable again; collective.
+
+        Nobody resets while a peer may still be writing: all meet first, all reset, all meet again.
+        """
+        rendezvous.meet("recover", timeout)
+        self.arena.clear()
+        rendezvous.meet("recovered", timeout)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next operation use the epoch after ``epoch``: a hook to test the wrap.
+
+        Every rank must do so while the lane is idle and fresh.
+        """
+        self.arena.fill_words(layout.EPOCHS, epoch, layout.MAX_BLOCKS)
+
+    def close(self) -> None:
+        """Give the arena back."""
+        self.arena.close()

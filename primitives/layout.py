@@ -1,0 +1,111 @@
+"""The arena's map: which bytes of symmetric memory belong to what.
+
+Every rank's arena has the same map, so an offset plus a peer's base is an address. Each protocol has
+its own region: a word that is a flag is never a payload.
+
+::
+
+    0       control   dead word, record of the first timeout, wait heartbeat
+    4096    epochs    one int32 per possible block, LL's epoch
+    6144    rounds    one int32 per possible block, the barrier's own counter
+    8192    flags     int32 [block][source rank], the barrier's flags
+    40960   ll        two halves of 16-byte slots
+    ...     staged    bulk data of kernels that publish by signals
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worldline.primitives.errors import InvalidArgument
+
+MAX_BLOCKS = 512
+MAX_WORLD = 16
+PAGE = 4096
+SLOT = 16
+
+DEAD = 0
+RECORD_LOCK = 8
+RECORD = 64
+WAIT_PEER = 128
+WAIT_BEAT = 136
+GAVE_WAY = 144
+EPOCHS = PAGE
+ROUNDS = EPOCHS + 4 * MAX_BLOCKS
+FLAGS = ROUNDS + 4 * MAX_BLOCKS
+LL = FLAGS + 4 * MAX_BLOCKS * MAX_WORLD
+OPERATIONS = ("barrier", "all_reduce")
+"""Names of the operations that a timeout record can hold, by index."""
+
+MINIMUM = LL + 16 * PAGE
+"""Smallest arena, in bytes."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A named range of the arena.
+
+    Parameters
+    ----------
+    name : str
+        What it holds.
+    offset, size : int
+        Where it starts and how long it is, in bytes.
+    """
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ArenaLayout:
+    """The map of one arena.
+
+    Parameters
+    ----------
+    world_size : int
+        Ranks that share it, 1 to 16.
+    size : int
+        Bytes of each rank's arena, at least 106496.
+
+    Raises
+    ------
+    InvalidArgument
+        For a world or a size out of range.
+    """
+
+    world_size: int
+    size: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.world_size <= MAX_WORLD:
+            raise InvalidArgument("world_size", self.world_size, f"must be 1 to {MAX_WORLD}")
+        if self.size < MINIMUM:
+            raise InvalidArgument("arena_bytes", self.size, f"must be at least {MINIMUM}")
+
+    @property
+    def half(self) -> int:
+        """Bytes of one half of the LL region: three quarters of what is free, in two."""
+        return (self.size - LL) * 3 // 8 // PAGE * PAGE
+
+    @property
+    def staged(self) -> int:
+        """Offset of the staged region, in bytes."""
+        return LL + 2 * self.half
+
+    @property
+    def staged_size(self) -> int:
+        """Bytes of the staged region."""
+        return (self.size - self.staged) // PAGE * PAGE
+
+    def regions(self) -> tuple[Region, ...]:
+        """List every region in order of offset."""
+        return (
+            Region("control", 0, PAGE),
+            Region("epochs", EPOCHS, ROUNDS - EPOCHS),
+            Region("rounds", ROUNDS, FLAGS - ROUNDS),
+            Region("flags", FLAGS, LL - FLAGS),
+            Region("ll", LL, 2 * self.half),
+            Region("staged", self.staged, self.staged_size),
+        )

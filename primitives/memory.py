@@ -1,0 +1,104 @@
+"""Symmetric memory: one arena per world and lane, behind one provider interface.
+
+A provider allocates the arenas of one world, lets every rank reach every other's, and runs kernels
+on them. What lies where inside an arena is :mod:`worldline.primitives.layout`'s matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from worldline.primitives.bootstrap import Rendezvous
+from worldline.primitives.errors import ProviderError
+from worldline.primitives.layout import ArenaLayout
+
+
+class Arena(Protocol):
+    """One rank's view of all arenas of a world and lane.
+
+    Attributes
+    ----------
+    layout : ArenaLayout
+        The map, equal on all ranks.
+    table : int
+        Address of the int64 bases of all arenas, as kernels of this rank see them.
+    """
+
+    layout: ArenaLayout
+    table: int
+
+    def read(self, rank: int, offset: int, words: int) -> list[int]:
+        """Read int64 words of a rank's arena."""
+        ...
+
+    def fill_words(self, offset: int, value: int, words: int) -> None:
+        """Set int32 words of the own arena."""
+        ...
+
+    def clear(self) -> None:
+        """Zero the own arena: slots, flags, epochs, dead word and record."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back; a second call does nothing."""
+        ...
+
+
+class Provider(Protocol):
+    """A way to get symmetric memory.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    device_type : str
+        The torch device type of the tensors it takes.
+    default_bytes : int
+        Bytes of each rank's arena unless the user says otherwise.
+    """
+
+    name: str
+    device_type: str
+    default_bytes: int
+
+    def unavailable(self) -> str | None:
+        """Say why this machine cannot use it and the remedy, or None where it can."""
+        ...
+
+    def prepare(self) -> None:
+        """Make this process ready, before any kernel's module is imported."""
+        ...
+
+    def allocate(self, rendezvous: Rendezvous, layout: ArenaLayout) -> Arena:
+        """Allocate and map the arenas of a world; collective."""
+        ...
+
+    def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
+        """Run a Triton kernel over ``grid`` programs."""
+        ...
+
+
+def _host() -> Provider:
+    from worldline.primitives.memory_host import HostProvider
+
+    return HostProvider()
+
+
+PROVIDERS: dict[str, Callable[[], Provider]] = {"host": _host}
+"""Every provider, by name."""
+
+
+def provider_for(device: torch.device) -> str:
+    """Name the provider that serves tensors of a device.
+
+    Raises
+    ------
+    ProviderError
+        Where there is none.
+    """
+    if device.type == "cpu":
+        return "host"
+    raise ProviderError(f"no provider serves device type {device.type!r}; known: cpu (host)")

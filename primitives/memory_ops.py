@@ -1,0 +1,127 @@
+"""Raw memory operations at system scope: GPU assembly and interpreter twin side by side.
+
+This and :mod:`worldline.primitives.deadline` (one clock read) hold all of Worldline's Triton
+assembly. Addresses are int64: a peer's base plus an offset.
+
+Memory order
+------------
+``store_pair`` and ``poll_pair`` are relaxed. A 16-byte vector access is atomic per 64-bit element
+and promises nothing beyond that (PTX ISA, memory consistency model, vector data types), so
+each element must prove itself. The twins are two 64-bit atomics, which is all that is relied on.
+"""
+
+import triton.language as tl
+
+from worldline.primitives.jit import INTERPRETED, device_function, host_any, host_yield
+
+SPINS = tl.constexpr(1024)
+
+_STORE_PAIR = tl.constexpr(
+    """
+    {
+        .reg .pred live;
+        setp.ne.u32 live, $4, 0;
+        @live st.relaxed.sys.global.v2.b64 [$1], {$2, $3};
+        mov.b32 $0, 0;
+    }
+    """
+)
+
+# Each thread spins alone: a block-wide test per round would cost two barriers.
+_POLL_PAIR = tl.constexpr(
+    """
+    {
+        .reg .pred again, hit;
+        .reg .b32 left, data, flag0, flag1;
+        mov.b64 $0, 0;
+        mov.b64 $1, 0;
+        mov.b32 left, 1024;
+        setp.eq.u32 again, $4, 0;
+        @again bra DONE;
+    POLL:
+        ld.relaxed.sys.global.v2.b64 {$0, $1}, [$2];
+        mov.b64 {data, flag0}, $0;
+        mov.b64 {data, flag1}, $1;
+        setp.eq.u32 hit, flag0, $3;
+        setp.eq.and.u32 hit, flag1, $3, hit;
+        @hit bra DONE;
+        sub.u32 left, left, 1;
+        setp.ne.u32 again, left, 0;
+        @again bra POLL;
+    DONE:
+    }
+    """
+)
+
+_FENCE_SYSTEM = tl.constexpr("fence.acq_rel.sys; mov.b32 $0, 0;")
+
+
+@device_function
+def store_pair(address, word0, word1, mask):
+    """Store two 64-bit words as one relaxed 16-byte vector, where ``mask`` holds."""
+    if INTERPRETED:
+        pointer = address.to(tl.pointer_type(tl.int64))
+        tl.atomic_xchg(pointer, word0, mask=mask, sem="relaxed", scope="sys")
+        tl.atomic_xchg(pointer + 1, word1, mask=mask, sem="relaxed", scope="sys")
+    else:
+        tl.inline_asm_elementwise(
+            _STORE_PAIR,
+            "=r,l,l,l,r,~{memory}",
+            [address, word0, word1, mask.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@device_function
+def poll_pair(address, flag, mask):
+    """Load 16-byte slots until both upper halves equal ``flag``, at most ``SPINS`` times.
+
+    Returns the two 64-bit words as last seen: the caller looks at the flags. The twin loads once,
+    so that a rank waiting in the interpreter soon yields to the one it waits for.
+    """
+    if INTERPRETED:
+        pointer = address.to(tl.pointer_type(tl.int64))
+        nothing = address * 0
+        word0 = tl.atomic_or(pointer, nothing, mask=mask, sem="relaxed", scope="sys")
+        word1 = tl.atomic_or(pointer + 1, nothing, mask=mask, sem="relaxed", scope="sys")
+    else:
+        word0, word1 = tl.inline_asm_elementwise(
+            _POLL_PAIR,
+            "=&l,=&l,l,r,r,~{memory}",
+            [address, flag, mask.to(tl.int32)],
+            dtype=(tl.int64, tl.int64),
+            is_pure=False,
+            pack=1,
+        )
+    return word0, word1
+
+
+@device_function
+def any_true(condition):
+    """Reduce a block of booleans to a scalar int32: 1 if any holds."""
+    if INTERPRETED:
+        result = host_any(condition)
+    else:
+        result = tl.max(condition.to(tl.int32), axis=0)
+    return result
+
+
+@device_function
+def fence_system(lane):
+    """Order this thread's earlier accesses before its later ones, for every observer.
+
+    ``lane`` is any block as wide as the program: it makes each thread run the fence.
+    """
+    if not INTERPRETED:
+        tl.inline_asm_elementwise(
+            _FENCE_SYSTEM, "=r,r,~{memory}", [lane], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
+@device_function
+def pause():
+    """Give way between two looks at a flag."""
+    if INTERPRETED:
+        host_yield()

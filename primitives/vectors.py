@@ -1,0 +1,74 @@
+"""A caller's tensor as 8-byte items, whatever its alignment and count.
+
+Item i holds elements [i * E, (i + 1) * E), E = 2 for float32 and 4 for 16-bit floats: the data of
+one LL slot. The map from elements to items does not depend on alignment; only the width of the
+loads and stores does. Elements past the end read as zero and are not written.
+"""
+
+import triton.language as tl
+
+from worldline.primitives.jit import device_function
+from worldline.primitives.numerics import FLOAT32
+
+
+@device_function
+def _half(pointer, index, count, mask):
+    return tl.load(pointer + index, mask=mask & (index < count), other=0).to(tl.int32) & 0xFFFF
+
+
+@device_function
+def load_item(address, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+    """Load items; returns their two 32-bit data words.
+
+    Parameters
+    ----------
+    address : int64
+        The tensor's first element.
+    item : block of int64
+        Item indices.
+    count : int
+        Elements in the tensor.
+    mask : block of bool
+        Items to load; others read as zero.
+    DTYPE : constexpr
+        A code of :mod:`worldline.primitives.numerics`.
+    WIDE : constexpr
+        1 where the address is 8-byte aligned and no item is partial.
+    """
+    if WIDE:
+        both = tl.load(address.to(tl.pointer_type(tl.int64)) + item, mask=mask, other=0)
+        word0 = both.to(tl.int32)
+        word1 = (both >> 32).to(tl.int32)
+    elif DTYPE == FLOAT32:
+        pointer = address.to(tl.pointer_type(tl.int32))
+        first = item * 2
+        word0 = tl.load(pointer + first, mask=mask & (first < count), other=0)
+        word1 = tl.load(pointer + first + 1, mask=mask & (first + 1 < count), other=0)
+    else:
+        pointer = address.to(tl.pointer_type(tl.int16))
+        first = item * 4
+        word0 = _half(pointer, first, count, mask) | (_half(pointer, first + 1, count, mask) << 16)
+        word1 = _half(pointer, first + 2, count, mask) | (
+            _half(pointer, first + 3, count, mask) << 16
+        )
+    return word0, word1
+
+
+@device_function
+def store_item(address, item, word0, word1, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+    """Store items' two 32-bit data words; parameters as for :func:`load_item`."""
+    if WIDE:
+        both = (word0.to(tl.int64) & 0xFFFFFFFF) | (word1.to(tl.int64) << 32)
+        tl.store(address.to(tl.pointer_type(tl.int64)) + item, both, mask=mask)
+    elif DTYPE == FLOAT32:
+        pointer = address.to(tl.pointer_type(tl.int32))
+        first = item * 2
+        tl.store(pointer + first, word0, mask=mask & (first < count))
+        tl.store(pointer + first + 1, word1, mask=mask & (first + 1 < count))
+    else:
+        pointer = address.to(tl.pointer_type(tl.int16))
+        first = item * 4
+        tl.store(pointer + first, word0.to(tl.int16), mask=mask & (first < count))
+        tl.store(pointer + first + 1, (word0 >> 16).to(tl.int16), mask=mask & (first + 1 < count))
+        tl.store(pointer + first + 2, word1.to(tl.int16), mask=mask & (first + 2 < count))
+        tl.store(pointer + first + 3, (word1 >> 16).to(tl.int16), mask=mask & (first + 3 < count))

@@ -1,0 +1,41 @@
+"""Worldline: low-latency device-side collectives in Triton and CUDA.
+
+``worldline.init()`` joins the ranks of torchrun or of an existing process group into a
+:class:`World`; ``worldline.spawn()`` starts ranks itself. Importing this package imports neither
+Triton nor a kernel.
+"""
+
+from worldline._version import __version__
+from worldline.kernels.registry import Launch
+from worldline.launch import spawn
+from worldline.primitives.errors import (
+    CollectiveTimeout,
+    InvalidArgument,
+    MismatchError,
+    ProviderError,
+    RankFailed,
+    RendezvousTimeout,
+    UnsupportedError,
+    WorldClosed,
+    WorldlineError,
+)
+from worldline.startup import init
+from worldline.world import Explanation, World
+
+__all__ = [
+    "CollectiveTimeout",
+    "Explanation",
+    "InvalidArgument",
+    "Launch",
+    "MismatchError",
+    "ProviderError",
+    "RankFailed",
+    "RendezvousTimeout",
+    "UnsupportedError",
+    "World",
+    "WorldClosed",
+    "WorldlineError",
+    "__version__",
+    "init",
+    "spawn",
+]

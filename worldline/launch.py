@@ -1,0 +1,208 @@
+"""`spawn`: start ranks on this machine and run a function in each.
+
+Ranks come from a fork server of Worldline's own, which has loaded torch and Triton and has done
+nothing else: a start takes milliseconds, and no rank inherits the caller's threads (a plain fork
+after multi-threaded torch operations hangs in the child's first operation). It is not the
+standard library's global server, so that neither its environment nor its preloading reaches
+anybody else's processes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing import connection
+from typing import Any
+
+from torch.distributed import TCPStore
+
+from worldline.primitives.errors import InvalidArgument, RankFailed
+from worldline.primitives.layout import MAX_WORLD
+from worldline.rank_server import RankProcess
+
+_GRACE = 5.0
+"""Seconds that ranks get to end by themselves once one has failed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rank ended.
+
+    Parameters
+    ----------
+    rank : int
+        The rank.
+    value : object
+        What the function returned.
+    failure : str or None
+        None where it returned; else the traceback, or how the process ended.
+    """
+
+    rank: int
+    value: Any
+    failure: str | None
+
+
+def spawn(
+    fn: Callable[..., Any],
+    ranks: int = 4,
+    args: Sequence[Any] = (),
+    *,
+    timeout: float | None = None,
+    **options: Any,
+) -> list[Any]:
+    """Run ``fn(world, *args)`` on ``ranks`` processes of this machine.
+
+    Parameters
+    ----------
+    fn : callable
+        A function that the new processes can import: of a module, not a lambda. A script needs its
+        ``if __name__ == "__main__":`` guard.
+    ranks : int
+        Processes to start, 1 to 16.
+    args : sequence
+        Further arguments; they are pickled.
+    timeout : float, optional
+        Seconds after which the ranks are stopped. No limit by default.
+    **options
+        Passed to :func:`worldline.init`, such as ``arena_bytes`` or ``debug``; its ``timeout`` is
+        spelt ``deadline`` here.
+
+    Returns
+    -------
+    list
+        What each rank returned, in rank order.
+
+    Raises
+    ------
+    InvalidArgument
+        For a number of ranks out of range, or a function that cannot be pickled.
+    RankFailed
+        For the first rank that raised, died or did not end in time. The others are stopped.
+    """
+    outcomes = run_ranks(fn, ranks, args, timeout=timeout, wait_for_all=False, **options)
+    failed = [outcome for outcome in outcomes if outcome.failure is not None]
+    for outcome in sorted(failed, key=lambda o: o.failure == _STOPPED):
+        raise RankFailed(outcome.rank, str(outcome.failure))
+    return [outcome.value for outcome in outcomes]
+
+
+_STOPPED = "stopped, because another rank failed"
+
+
+def run_ranks(
+    fn: Callable[..., Any],
+    ranks: int,
+    args: Sequence[Any] = (),
+    *,
+    timeout: float | None = None,
+    wait_for_all: bool = True,
+    **options: Any,
+) -> list[Outcome]:
+    """Run as :func:`spawn` does and report how each rank ended, without raising for a failure.
+
+    With ``wait_for_all`` the survivors of a failed rank go on; else they are stopped.
+    """
+    if not 1 <= ranks <= MAX_WORLD:
+        raise InvalidArgument("ranks", ranks, f"must be 1 to {MAX_WORLD}")
+    try:
+        # The server keeps the environment that it was started in; ranks get today's.
+        work = pickle.dumps((fn, tuple(args), options, dict(os.environ)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InvalidArgument("fn", fn, f"must be importable and picklable ({error})") from error
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    started = []
+    try:
+        for rank in range(ranks):
+            reader, writer = multiprocessing.Pipe(duplex=False)
+            process = RankProcess(
+                target=_rank_main, args=(work, rank, ranks, store.port, writer), daemon=True
+            )
+            process.start()
+            writer.close()
+            started.append((process, reader))
+        return _collect(started, timeout, wait_for_all)
+    finally:
+        for process, reader in started:
+            _stop(process)
+            reader.close()
+
+
+def _collect(
+    started: list[tuple[RankProcess, connection.Connection]],
+    timeout: float | None,
+    wait_for_all: bool,
+) -> list[Outcome]:
+    """Gather outcomes until all ranks have ended, time is up, or one failed and patience is out."""
+    outcomes: dict[int, Outcome] = {}
+    until = None if timeout is None else time.monotonic() + timeout
+    failing = False
+    while len(outcomes) < len(started):
+        open_ranks = {id(r): rank for rank, (_, r) in enumerate(started) if rank not in outcomes}
+        left = None if until is None else max(0.0, until - time.monotonic())
+        ready = connection.wait([r for _, r in started if id(r) in open_ranks], left)
+        if not ready:
+            break
+        for reader in ready:
+            rank = open_ranks[id(reader)]
+            outcomes[rank] = _outcome(rank, *started[rank])
+        if not failing and not wait_for_all and any(o.failure for o in outcomes.values()):
+            failing = True
+            grace = time.monotonic() + _GRACE
+            until = grace if until is None else min(until, grace)
+    late = _STOPPED if failing else f"did not end within {timeout} s"
+    return [outcomes.get(rank, Outcome(rank, None, late)) for rank in range(len(started))]
+
+
+def _outcome(rank: int, process: RankProcess, reader: connection.Connection) -> Outcome:
+    try:
+        value, failure = pickle.loads(reader.recv_bytes())
+    except EOFError:
+        process.join(_GRACE)
+        code = process.exitcode
+        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+        value, failure = None, f"the process ended without a result ({how})"
+    return Outcome(rank, value, failure)
+
+
+def _stop(process: RankProcess) -> None:
+    """End a process that may be in the middle of a wait, and release what stands for it."""
+    process.join(_GRACE if process.exitcode is None and not process.is_alive() else 0.2)
+    if process.is_alive():
+        process.terminate()
+        process.join(1.0)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    process.close()
+
+
+def _rank_main(
+    work: bytes, rank: int, size: int, port: int, writer: connection.Connection
+) -> None:
+    """Be one rank: make the world, run the function, send what came of it."""
+    import torch
+
+    torch.set_num_threads(1)
+    from worldline.startup import Launcher, init, set_launcher
+
+    try:
+        fn, args, options, environment = pickle.loads(work)
+        os.environ.update({**environment, "TRITON_INTERPRET": "1"})
+        if "deadline" in options:
+            options["timeout"] = options.pop("deadline")
+        store = TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=60))
+        set_launcher(Launcher(store, rank, size))
+        with init(**options) as world:
+            message = pickle.dumps((fn(world, *args), None))
+    except BaseException:
+        message = pickle.dumps((None, traceback.format_exc()))
+    writer.send_bytes(message)
+    writer.close()
