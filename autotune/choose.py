@@ -1,8 +1,8 @@
 """The chooser: one algorithm for a request, the reason, and what was refused.
 
-Until a sweep has measured this machine, a model chooses: one-shot costs one crossing of the link and
-sends (n - 1) times the data; two-shot costs two crossings and sends 2 (n - 1) / n times the data. The
-thresholds are the sizes at which the two are expected to meet.
+Until a sweep has measured this machine, a model chooses: one-shot costs one crossing of the link
+and sends (n - 1) times the data; two-shot costs two crossings and sends 2 (n - 1) / n times the
+data. The thresholds are the sizes at which the two are expected to meet.
 """
 
 from __future__ import annotations

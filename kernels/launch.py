@@ -6,14 +6,16 @@ import torch
 
 from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import SLOT
+from worldline.primitives.layout import SLOT, ArenaLayout
 
 ITEM = SLOT // 2
+COMPILE = {"num_warps": 4, "maxnreg": 128}
+"""Triton's options for every kernel: left to itself ptxas keeps to 32 registers and may spill."""
 
 
-def chunk_elements(algorithm: Algorithm, request: Request, lane: Lane) -> int:
+def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) -> int:
     """Elements that one launch takes; depends only on what is equal on all ranks."""
-    return algorithm.capacity(lane.arena.layout) // ITEM * request.per_slot
+    return algorithm.capacity(layout) // ITEM * request.per_slot
 
 
 def run(
@@ -36,7 +38,7 @@ def run(
     kernel = algorithm.load()
     layout = lane.arena.layout
     size = request.dtype.itemsize
-    step = chunk_elements(algorithm, request, lane)
+    step = chunk_elements(algorithm, request, layout)
     for start in range(0, request.count, step):
         count = min(step, request.count - start)
         read, write = source.data_ptr() + start * size, target.data_ptr() + start * size
@@ -51,6 +53,7 @@ def run(
             DTYPE=DTYPES[request.dtype],
             WIDE=int(wide),
             BLOCK=shape.block,
+            **COMPILE,
             **algorithm.constants(layout),
         )
 
@@ -65,4 +68,5 @@ def run_barrier(lane: Lane) -> None:
         (lane.arena.table, lane.limit_ns),
         RANK=lane.rank,
         WORLD=lane.size,
+        **COMPILE,
     )

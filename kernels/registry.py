@@ -1,7 +1,7 @@
 """The one list of what exists: every algorithm of every collective.
 
-The dispatcher, the chooser, the bench, the documentation and the tests all read it. A kernel's module
-is named, not imported: Triton's mode must be settled first.
+The dispatcher, the chooser, the bench, the documentation and the tests all read it. A kernel's
+module is named, not imported: Triton's mode must be settled first.
 """
 
 from __future__ import annotations

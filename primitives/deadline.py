@@ -3,13 +3,13 @@
 A wait that outlives its deadline ends. The first block of a rank to which that happens takes the
 record's lock, writes the record (operation, epoch, rank, peer, slot, expected, seen) into its own
 arena, and then stores its rank + 1 into the *dead word* of its own arena and of every peer's. The
-word is sticky: waits that are under way see it within one round of the slow path, and every later
-kernel on the lane finds it at entry, sends nothing and gives NaN. It is cleared by
-``World.recover()`` alone.
+word is sticky (of several reporters the last one's stays; each has its record): waits that are
+under way see it within one round of the slow path, and every later kernel on the lane finds it at
+entry, sends nothing and gives NaN. ``World.recover()`` alone clears it.
 
 While it waits on the slow path a rank shows whom it waits for (peer + 1) and a beat that advances;
-a wait that ends because the lane died says so. By these a host tells a peer that is gone or late from
-one that was itself waiting, and names the former.
+a wait that ends because the lane died says so. By these a host tells a peer that is gone or late
+from one that was itself waiting, and names the former.
 
 Cost in the fast case: one load of the dead word beside the epoch's. The clock is first read
 after 1024 polls (in the interpreter: after one).
@@ -68,7 +68,16 @@ def give_way(arena):
 
 @device_function
 def report_timeout(
-    arena, table, operation, epoch, peer, slot, expected, seen, RANK: tl.constexpr, WORLD: tl.constexpr
+    arena,
+    table,
+    operation,
+    epoch,
+    peer,
+    slot,
+    expected,
+    seen,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
 ):
     """Write the record, unless this rank has one, and kill the lane on every rank.
 
@@ -83,7 +92,7 @@ def report_timeout(
     """
     zero = (peer * 0).to(tl.int64)
     lock = (arena + RECORD_LOCK).to(tl.pointer_type(tl.int64))
-    if tl.atomic_cas(lock, zero, zero + 1, sem="relaxed", scope="sys") == 0:
+    if tl.atomic_xchg(lock, zero + 1, sem="relaxed", scope="sys") == 0:
         record = (arena + RECORD).to(tl.pointer_type(tl.int64))
         tl.store(record + 0, zero + operation)
         tl.store(record + 1, epoch.to(tl.int64))
@@ -97,4 +106,4 @@ def report_timeout(
         for step in tl.static_range(WORLD):
             base = tl.load(table + (RANK + step) % WORLD)
             word = (base + DEAD).to(tl.pointer_type(tl.int64))
-            tl.atomic_cas(word, zero, zero + RANK + 1, sem="release", scope="sys")
+            tl.atomic_xchg(word, zero + RANK + 1, sem="release", scope="sys")

@@ -27,7 +27,7 @@ if interpreting():
         sanitize_overflow=False
     )
 
-    class _DeviceFunction(_interpreter.InterpretedFunction):  # type: ignore[misc]
+    class _DeviceFunction(_interpreter.InterpretedFunction):
         """A device function that relies on its kernel's patching of ``triton.language``.
 
         Triton patches the language again at each nested call, some 0.4 ms every time; the

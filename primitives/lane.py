@@ -1,8 +1,8 @@
 """A lane: one arena, one order of operations, one fate.
 
-Operations of a lane follow each other. When a device-side wait passes its deadline the lane is dead
-until :meth:`Lane.recover`; :meth:`Lane.check` turns the device's record into an error that names the
-first suspect.
+Operations of a lane follow each other. When a device-side wait passes its deadline the lane is
+dead until :meth:`Lane.recover`; :meth:`Lane.check` turns the device's record into an error that
+names the first suspect.
 """
 
 from __future__ import annotations

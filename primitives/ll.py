@@ -30,14 +30,14 @@ taken from registers.
 
 Why a slot may be overwritten without a barrier
 -----------------------------------------------
-Rank q may write into half e & 1 of rank r in epoch e if r has finished reading what epoch e - 2 left
-there. q's kernel e starts after q's kernel e - 1 has ended. That one received at least one slot from
-r with epoch e - 1, so r's kernel e - 1 was running, so r's kernel e - 2 had ended, and with it all
-its reads. The argument uses kernel boundaries, not blocks: no grid appears in it. It needs every
-kernel to receive from every peer, whatever the peer owns. The rule here is stronger: every *block*
-exchanges at least one slot with every peer, in both directions, in every epoch (the wrap needs it,
-see :mod:`worldline.primitives.epochs`); a block without data for a peer sends its first slot as a
-token.
+Rank q may write into half e & 1 of rank r in epoch e if r has finished reading what epoch e - 2
+left there. q's kernel e starts after q's kernel e - 1 has ended. That one received at least one
+slot from r with epoch e - 1, so r's kernel e - 1 was running, so r's kernel e - 2 had ended, and
+with it all its reads. The argument uses kernel boundaries, not blocks: no grid appears in it. It
+needs every kernel to receive from every peer, whatever the peer owns. The rule here is stronger:
+every *block* exchanges at least one slot with every peer, in both directions, in every epoch (the
+wrap needs it, see :mod:`worldline.primitives.epochs`); a block without data for a peer sends its
+first slot as a token.
 
 Memory order
 ------------

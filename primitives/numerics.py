@@ -26,22 +26,14 @@ _NAN16_PAIR = tl.constexpr(0x7FFF7FFF)
 
 @device_function
 def elements_per_slot(DTYPE: tl.constexpr):
-    """Elements that the two data words of a slot carry."""
-    if DTYPE == FLOAT32:
-        count: tl.constexpr = 2
-    else:
-        count: tl.constexpr = 4
-    return count
+    """Count the elements that the two data words of a slot carry."""
+    return 2 if DTYPE == FLOAT32 else 4
 
 
 @device_function
 def nan_word(DTYPE: tl.constexpr):
-    """A 32-bit word of canonical NaN."""
-    if DTYPE == FLOAT32:
-        word: tl.constexpr = _NAN32
-    else:
-        word: tl.constexpr = _NAN16_PAIR
-    return word
+    """Return a 32-bit word of canonical NaN."""
+    return _NAN32 if DTYPE == FLOAT32 else _NAN16_PAIR
 
 
 @device_function

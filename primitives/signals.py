@@ -1,9 +1,9 @@
 """Signals: a flag published after bulk data, and the barrier made of them.
 
 The barrier is the slow reference: it shows what removing it saves, and it checks the kernels that
-do without. Each block b has its own: flags[b][source] in every rank's arena, and a counter of rounds
-that only block b's barriers advance. So it needs equal grids on all ranks, and flags of a block
-never fall more than one round behind, whatever other operations run in between.
+do without. Each block b has its own: flags[b][source] in every rank's arena, and a counter of
+rounds that only block b's barriers advance. So it needs equal grids on all ranks, and flags of a
+block never fall more than one round behind, whatever other operations run in between.
 
 A flag is monotonic and compared as "not before", by the sign of the 32-bit difference: a peer that
 has passed this barrier may already have raised its flag for the next, and a reader polling for

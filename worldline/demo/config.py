@@ -32,13 +32,13 @@ class EncoderConfig:
 
     Parameters
     ----------
-    layers, hidden, heads, mlp
+    layers, hidden, heads, mlp : int
         Number of layers, model width, attention heads, width of the MLP.
-    vocab, positions, types
+    vocab, positions, types : int
         Rows of the word, position and token-type embedding tables.
-    norm_eps
+    norm_eps : float
         Added to the variance in each layer norm.
-    max_length
+    max_length : int
         Tokens after which a sentence is cut, special tokens included.
     """
 
@@ -76,11 +76,11 @@ class EncoderConfig:
 
         Parameters
         ----------
-        text
+        text : str
             The JSON document.
-        where
+        where : str
             The path it came from; error messages quote it.
-        sentence
+        sentence : str
             A ``sentence_bert_config.json``, whose ``max_seq_length`` goes before the
             document's own; 256 where neither says.
 

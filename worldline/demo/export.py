@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from worldline import InvalidArgument
-from worldline.demo.source import CONFIG_KEY, CREDIT, PACKAGE, TOKENIZER_KEY, Model
+from worldline.demo.source import CONFIG_KEY, CREDIT_KEY, PACKAGE, TOKENIZER_KEY, Model
 from worldline.demo.weights import shapes
 
 
@@ -20,9 +20,9 @@ def export_model(model: Model, file: str) -> int:
 
     Parameters
     ----------
-    model
+    model : Model
         A model with real weights.
-    file
+    file : str
         The file to write; one that exists is replaced in one step.
 
     Returns
@@ -33,7 +33,7 @@ def export_model(model: Model, file: str) -> int:
     Raises
     ------
     InvalidArgument
-        The weights are random, or the folder of ``file`` does not exist.
+        The weights are random, or ``file`` cannot be written.
     """
     target = Path(file)
     if model.random or model.tokenizer is None:
@@ -42,18 +42,23 @@ def export_model(model: Model, file: str) -> int:
         )
     if not target.parent.is_dir():
         raise InvalidArgument("export", file, "must be in a folder that exists")
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     source = model.weights
     with source.open() as weights:
         tensors = {name: weights.read(name).to(torch.float16) for name in shapes(source.config)}
     metadata = {
         "format": "pt",
-        "credit": CREDIT,
         CONFIG_KEY: source.config.to_json(),
         TOKENIZER_KEY: model.tokenizer,
     }
+    if model.credit is not None:
+        metadata[CREDIT_KEY] = model.credit
     partial = target.with_name(target.name + ".partial")
-    save_file(tensors, str(partial), metadata=metadata)
-    os.replace(partial, target)
-    return target.stat().st_size
+    try:
+        size = partial.write_bytes(save(tensors, metadata=metadata))
+        os.replace(partial, target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InvalidArgument("export", file, f"must be writable: {error}") from error
+    return size

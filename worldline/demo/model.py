@@ -116,9 +116,9 @@ class Encoder:
 
     Parameters
     ----------
-    weights
+    weights : Weights
         Open weights; not used after construction.
-    config
+    config : EncoderConfig
         The encoder's sizes.
     """
 
@@ -154,11 +154,11 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, head_dim: in
 
     Parameters
     ----------
-    query, key, value
+    query, key, value : Tensor
         [sentences, length, heads * head_dim], for any number of heads, none included.
-    mask
+    mask : Tensor
         [sentences, length] bool; False keys are not seen.
-    head_dim
+    head_dim : int
         Width of one head.
 
     Returns
@@ -179,9 +179,9 @@ def pool(x: Tensor, mask: Tensor) -> Tensor:
 
     Parameters
     ----------
-    x
+    x : Tensor
         [sentences, length, hidden].
-    mask
+    mask : Tensor
         [sentences, length] bool; every sentence has at least its two special tokens.
     """
     counted = mask[:, :, None].to(x.dtype)

@@ -94,11 +94,11 @@ class ShardedEncoder:
 
     Parameters
     ----------
-    weights
+    weights : Weights
         Open weights; not used after construction.
-    config
+    config : EncoderConfig
         The encoder's sizes. Any number of ranks is fine: heads and columns need not divide.
-    rank, size
+    rank, size : int
         Which part, of how many.
     """
 
@@ -118,9 +118,9 @@ class ShardedEncoder:
 
         Parameters
         ----------
-        tokens
+        tokens : Tokens
             The same on every rank.
-        all_reduce
+        all_reduce : callable
             Sums a [sentences, length, hidden] float32 tensor over the ranks; called twice a
             layer, attention first.
 

@@ -28,13 +28,13 @@ class Job:
 
     Parameters
     ----------
-    source
+    source : WeightSource
         Where a rank reads its own part of the weights.
-    tokens
+    tokens : Tokens
         The sentences.
-    repeats
+    repeats : int
         Timed calls of each algorithm.
-    progress
+    progress : str, optional
         A file to which rank 0 appends one byte a step; None for no progress.
     """
 
@@ -50,15 +50,15 @@ class Trial:
 
     Parameters
     ----------
-    activation, dtype, algorithm
+    activation, dtype, algorithm : str
         What ran on what; names.
-    nbytes
+    nbytes : int
         Bytes of the input.
-    reason
+    reason : str or None
         Why it did not run; None where it did.
-    digests
+    digests : tuple of str
         A digest of the output's bytes for each call, the untimed first one included.
-    seconds
+    seconds : tuple of float
         Duration of each timed call.
     """
 
@@ -77,22 +77,24 @@ class RankReport:
 
     Parameters
     ----------
-    heads, columns
+    heads, columns : int
         How many attention heads and MLP columns it held.
-    embeddings
+    embeddings : ndarray
         [sentences, hidden] float32.
-    partials
+    partials : dict of str to ndarray
         Its own terms of two sums of the last layer, by activation: [sentences, length, hidden]
         float32.
-    calls, algorithm
-        All-reduces in the forward pass, and which algorithm was chosen for them.
-    provider
+    calls : int
+        All-reduces in the forward pass.
+    algorithm : str
+        The one that was chosen for them.
+    provider : str
         Where the world's symmetric memory comes from.
-    seconds
+    seconds : float
         Duration of the forward pass.
-    trials
+    trials : tuple of Trial
         One for each activation, dtype and algorithm, in the same order on every rank.
-    interpreted
+    interpreted : bool
         Whether Triton's interpreter ran the kernels.
     """
 
@@ -125,9 +127,9 @@ def run_rank(world: World, job: Job) -> RankReport:
 
     Parameters
     ----------
-    world
+    world : World
         The world; every rank calls this with the same ``job``.
-    job
+    job : Job
         What to run.
     """
     from worldline.primitives.interpreter import interpreting

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from worldline.demo.ranks import DTYPES, RankReport, Trial, digest
-from worldline.demo.source import CREDIT, Model
+from worldline.demo.source import Model
 
 # Float32 sums in another order: about 1e-7 in vectors of length one after six layers.
 TOLERANCE = 1e-5
@@ -27,15 +27,15 @@ class Row:
 
     Parameters
     ----------
-    activation, dtype, algorithm
+    activation, dtype, algorithm : str
         What ran on what.
-    nbytes
+    nbytes : int
         Bytes of one rank's input.
-    reason
+    reason : str or None
         Why it did not run; None where it did.
-    wrong_ranks
+    wrong_ranks : tuple of int
         Ranks on which the bits of any call were not those of the reference.
-    seconds
+    seconds : float or None
         Median duration on the slowest rank; None where it did not run.
     """
 
@@ -59,21 +59,21 @@ class Result:
 
     Parameters
     ----------
-    model
+    model : Model
         What was run.
-    sentences
+    sentences : tuple of str
         What was embedded.
-    embeddings
+    embeddings : Tensor
         [sentences, hidden] float32, from rank 0.
-    reports
+    reports : tuple of RankReport
         What each rank sent.
-    disagreeing_ranks
+    disagreeing_ranks : tuple of int
         Ranks whose embeddings have other bits than rank 0's.
-    deviation
+    deviation : float
         Largest absolute difference from the unsplit model.
-    cosine
+    cosine : float
         Smallest cosine between a sentence's split and unsplit embedding.
-    rows
+    rows : tuple of Row
         The table of algorithms.
     """
 
@@ -135,7 +135,7 @@ class Result:
             "notice": RANDOM_NOTICE if self.model.random else None,
             "model": {
                 "origin": self.model.origin,
-                "credit": None if self.model.random else CREDIT,
+                "credit": self.model.credit,
                 "layers": config.layers,
                 "hidden": config.hidden,
                 "heads": config.heads,
@@ -189,11 +189,13 @@ def judge(
 
     Parameters
     ----------
-    model, sentences
+    model : Model
         What was run.
-    unsplit
+    sentences : sequence of str
+        What was embedded.
+    unsplit : Tensor
         [sentences, hidden] float32, from the unsplit model.
-    reports
+    reports : sequence of RankReport
         One for each rank, in rank order.
     """
     split = torch.from_numpy(reports[0].embeddings)

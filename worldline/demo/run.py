@@ -30,11 +30,11 @@ class DemoOptions:
 
     Parameters
     ----------
-    ranks
+    ranks : int
         World size, 1 to 16.
-    sentences
+    sentences : tuple of str, optional
         What to embed; None for the built-in ones.
-    repeats
+    repeats : int
         Timed calls of each algorithm on each input.
     """
 
@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
 
     Parameters
     ----------
-    args
+    args : Namespace
         What ``add_arguments`` parsed.
 
     Returns
@@ -115,7 +115,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     from worldline.demo.show import show_opening, show_result
 
-    show_opening(console, model.random, model.origin, options.ranks)
+    show_opening(console, model, options.ranks)
     start = time.perf_counter()
     result = run(model, options, Console(stderr=True))
     show_result(console, result, time.perf_counter() - start)
@@ -130,11 +130,11 @@ def run(model: Model, options: DemoOptions, progress: Console | None = None) -> 
 
     Parameters
     ----------
-    model
+    model : Model
         From ``worldline.demo.source.find_model`` or ``seeded_model``.
-    options
+    options : DemoOptions
         How to run.
-    progress
+    progress : Console, optional
         Where to draw a progress bar; None for none.
 
     Returns
@@ -153,10 +153,10 @@ def run(model: Model, options: DemoOptions, progress: Console | None = None) -> 
 
     import worldline
     from worldline.demo.model import Encoder
-    from worldline.demo.progress import file_progress
     from worldline.demo.ranks import Job, run_rank, steps
     from worldline.demo.result import judge
     from worldline.demo.sentences import SENTENCES
+    from worldline.progress import file_progress
 
     sentences = options.sentences or SENTENCES
     tokens = _tokenise(model, sentences)

@@ -7,21 +7,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from worldline.demo.result import INTERPRETER_NOTICE, RANDOM_NOTICE, TOLERANCE, Result
-from worldline.demo.source import CREDIT
+from worldline.demo.source import Model
 
 _SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _NAMES = {"attention": "attention", "mlp": "MLP"}
 
 
-def show_opening(console: Console, random: bool, origin: str, ranks: int) -> None:
+def show_opening(console: Console, model: Model, ranks: int) -> None:
     """Print the first lines: what is about to run, and whose model it is."""
-    if random:
+    if model.random:
         _line(console, f"{RANDOM_NOTICE}.", "bold yellow")
-        _line(console, f"Why: {origin}.")
+        _line(console, f"Why: {model.origin}.")
         _line(console, f"Worldline demo: the same architecture, split over {_ranks(ranks)}.")
         return
-    _line(console, f"Worldline demo: {origin}, split over {_ranks(ranks)}.", "bold")
-    _line(console, CREDIT)
+    _line(console, f"Worldline demo: {model.origin}, split over {_ranks(ranks)}.", "bold")
+    if model.credit is not None:
+        _line(console, model.credit)
 
 
 def show_result(console: Console, result: Result, seconds: float) -> None:

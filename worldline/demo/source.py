@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from worldline import InvalidArgument
@@ -20,6 +20,7 @@ CREDIT = (
 # Keys of an exported file's metadata.
 CONFIG_KEY = "worldline.config"
 TOKENIZER_KEY = "worldline.tokenizer"
+CREDIT_KEY = "worldline.credit"
 
 _WEIGHTS_FILE = "model.safetensors"
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
@@ -31,17 +32,20 @@ class Model:
 
     Parameters
     ----------
-    weights
+    weights : WeightSource
         Where the ranks read the weights.
-    tokenizer
+    tokenizer : str or None
         A ``tokenizer.json`` or ``vocab.txt`` document; None for seeded weights.
-    origin
+    origin : str
         How it was found, for people.
+    credit : str or None
+        Whose model it is, where that is known.
     """
 
     weights: WeightSource
     tokenizer: str | None
     origin: str
+    credit: str | None = None
 
     @property
     def random(self) -> bool:
@@ -54,7 +58,7 @@ def find_model(path: str | None = None) -> Model:
 
     Parameters
     ----------
-    path
+    path : str, optional
         A folder with ``model.safetensors``, or one safetensors file; None to look for the
         installed package, and to fall back to seeded weights, with the reason in ``origin``.
 
@@ -71,7 +75,7 @@ def find_model(path: str | None = None) -> Model:
     missing = [name for name in ("safetensors", "tokenizers") if not _installed(name)]
     if missing:
         return seeded_model(f"{' and '.join(missing)} not installed: {INSTALL}")
-    return _from_path(folder, origin=f"the installed package {PACKAGE}")
+    return replace(_from_path(folder), origin=f"the installed package {PACKAGE}", credit=CREDIT)
 
 
 def seeded_model(reason: str, config: EncoderConfig = MINILM, seed: int = 0) -> Model:
@@ -92,7 +96,7 @@ def package_folder() -> Path | None:
     return None
 
 
-def _from_path(path: Path, origin: str | None = None) -> Model:
+def _from_path(path: Path) -> Model:
     if not path.exists():
         raise InvalidArgument("model", str(path), "must be a folder or a file that exists")
     file = path / _WEIGHTS_FILE if path.is_dir() else path
@@ -107,7 +111,7 @@ def _from_path(path: Path, origin: str | None = None) -> Model:
     source = WeightSource(config, path=str(file.resolve()))
     with source.open():
         pass
-    return Model(source, text, origin or f"the file {file.name}")
+    return Model(source, text, f"the file {file.name}", metadata.get(CREDIT_KEY))
 
 
 def _config(file: Path, metadata: dict[str, str]) -> EncoderConfig:

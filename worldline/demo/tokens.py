@@ -21,9 +21,9 @@ class Tokens:
 
     Parameters
     ----------
-    ids
+    ids : tuple of tuple of int
         Token numbers, one tuple a sentence, all of one length.
-    mask
+    mask : tuple of tuple of int
         1 for a token, 0 for padding; as long as ``ids``.
     """
 
@@ -41,10 +41,10 @@ def load_tokenizer(text: str, where: str) -> Any:
 
     Parameters
     ----------
-    text
+    text : str
         The document. One that starts with a brace is JSON; else it is a list of word pieces,
         one a line, of an uncased BERT.
-    where
+    where : str
         The path it came from; error messages quote it.
 
     Raises

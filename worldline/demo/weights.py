@@ -58,11 +58,11 @@ class FileWeights:
 
     Parameters
     ----------
-    path
+    path : str
         A safetensors file whose tensors are floating point.
-    config
+    config : EncoderConfig
         The encoder it must hold.
-    device
+    device : str
         Where tensors go.
 
     Raises
@@ -83,11 +83,11 @@ class FileWeights:
 
         Parameters
         ----------
-        name
+        name : str
             A name from ``shapes``.
-        rows
+        rows : slice
             The part along the first dimension.
-        columns
+        columns : slice
             The part along the second; ignored for a vector.
 
         Returns
@@ -169,11 +169,11 @@ class WeightSource:
 
     Parameters
     ----------
-    config
+    config : EncoderConfig
         The encoder's sizes.
-    path
+    path : str, optional
         A safetensors file; None for seeded weights.
-    seed
+    seed : int
         Used where there is no path.
     """
 

@@ -20,11 +20,11 @@ def file_progress(title: str, total: int, console: Console) -> Iterator[str]:
 
     Parameters
     ----------
-    title
+    title : str
         Said before the bar.
-    total
+    total : int
         Steps to the end.
-    console
+    console : Console
         Where to draw; nothing is drawn where it is not a terminal.
 
     Yields
@@ -42,7 +42,7 @@ def file_progress(title: str, total: int, console: Console) -> Iterator[str]:
         disable=not console.is_terminal,
     )
     stop = threading.Event()
-    with tempfile.TemporaryDirectory(prefix="worldline-demo-") as folder, bar:
+    with tempfile.TemporaryDirectory(prefix="worldline-") as folder, bar:
         path = os.path.join(folder, "steps")
         open(path, "wb").close()
         task = bar.add_task(title, total=total)
@@ -51,7 +51,7 @@ def file_progress(title: str, total: int, console: Console) -> Iterator[str]:
             while not stop.wait(_POLL_SECONDS):
                 bar.update(task, completed=os.path.getsize(path))
 
-        watcher = threading.Thread(target=watch, name="demo progress", daemon=True)
+        watcher = threading.Thread(target=watch, name="progress", daemon=True)
         watcher.start()
         try:
             yield path

@@ -1,0 +1,1 @@
+"""Kernels compiled without a GPU: what no interpreter sees, asserted on PTX and SASS."""

@@ -1,0 +1,55 @@
+"""Inputs and checks that the all-reduce tests share; everything is compared to the bit."""
+
+from __future__ import annotations
+
+import torch
+
+from worldline.kernels import reference
+from worldline.kernels.registry import DTYPES
+
+DTYPE_NAMES = tuple(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+GUARD = 64
+"""Elements kept free on both sides of an output, to see writes that miss it."""
+
+_INTEGERS = {2: torch.int16, 4: torch.int32}
+
+
+def random_input(seed: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Numbers of very different size, so that the order of a sum shows in its bits."""
+    generator = torch.Generator().manual_seed(seed)
+    scale = torch.pow(2.0, torch.randint(-8, 9, (count,), generator=generator).float())
+    return (torch.randn(count, generator=generator) * scale).to(dtype)
+
+
+def random_bits(seed: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Any bit pattern: NaN of every payload, infinities, subnormals, both zeros."""
+    generator = torch.Generator().manual_seed(seed)
+    width = dtype.itemsize * 8
+    words = torch.randint(-(2 ** (width - 1)), 2 ** (width - 1), (count,), generator=generator)
+    special = {
+        16: (0x0000, -0x8000, 0x7C00, 0x7F80, 0x7F81, 0x7FC0, 0x7FFF, -1, 0x0001, -0x7FFF),
+        32: (0, -(2**31), 0x7F800000, -0x800000, 0x7FC00000, 0x7F800001, -1, 1, 0x007FFFFF),
+    }[width]
+    for index, word in enumerate(special * 8):
+        if index < count:
+            words[(index * 7 + seed) % count] = word
+    return words.to(_INTEGERS[dtype.itemsize]).view(dtype)
+
+
+def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Say whether two tensors agree to the bit."""
+    return torch.equal(reference.bits(x), reference.bits(y))
+
+
+class Guarded:
+    """An output with guards around it, at an offset in elements from an aligned address."""
+
+    def __init__(self, count: int, dtype: torch.dtype, offset: int) -> None:
+        self._whole = torch.full((2 * GUARD + count + offset,), 7.0, dtype=dtype)
+        self.start = GUARD + offset
+        self.view = self._whole[self.start : self.start + count]
+
+    def intact(self) -> bool:
+        """Say whether nothing was written beside the view."""
+        after = self._whole[self.start + self.view.numel() :]
+        return bool((self._whole[: self.start] == 7).all() and (after == 7).all())

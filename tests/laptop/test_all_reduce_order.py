@@ -1,0 +1,71 @@
+"""Calls of any size, algorithm and grid follow each other, whoever is late, across the wrap too."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+import torch
+
+import worldline
+from tests.laptop.all_reduce_cases import DTYPE_NAMES, random_bits, same_bits
+from worldline.kernels import reference
+from worldline.kernels.registry import Launch, algorithms
+
+NAMES = tuple(row.name for row in algorithms("all_reduce"))
+
+
+def check_interleaving(world: Any, calls: int, epoch: int, seed: int) -> list[str]:
+    """Run a random sequence that is equal on all ranks; one rank dawdles at random."""
+    if epoch:
+        world.lane.set_epoch(epoch)
+    plan, dawdle = random.Random(seed), random.Random(seed * 100 + world.rank)
+    faults = []
+    for call in range(calls):
+        name = plan.choice(NAMES)
+        dtype = getattr(torch, plan.choice(DTYPE_NAMES))
+        count = plan.choice((1, 2, 5, 33, 257, 1030, 4099))
+        launch = Launch(block=plan.choice((16, 64, 256)), grid=plan.choice((1, 2, 3, 7)))
+        late = plan.randrange(world.size)
+        inputs = [random_bits(call * 50 + rank, count, dtype) for rank in range(world.size)]
+        if world.rank == late:
+            time.sleep(dawdle.choice((0, 0.001, 0.004)))
+        result = world.all_reduce(inputs[world.rank], algorithm=name, launch=launch)
+        if not same_bits(result, reference.all_reduce(inputs)):
+            faults.append(f"call {call}: {name} {dtype} {count} {launch}, rank {late} late")
+        if plan.random() < 0.05:
+            world.barrier()
+    return faults
+
+
+@pytest.mark.parametrize(("ranks", "calls"), [(2, 120), (3, 60), (4, 40), (8, 8)])
+def test_interleaved_calls(ranks: int, calls: int) -> None:
+    for faults in worldline.spawn(check_interleaving, ranks, (calls, 0, ranks)):
+        assert faults == []
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_across_the_epoch_wrap(ranks: int) -> None:
+    # Every call takes one epoch at least: the wrap falls among the first calls.
+    arguments = (24, 0xFFFFFFFF - 6, 40 + ranks)
+    for faults in worldline.spawn(check_interleaving, ranks, arguments, arena_bytes=1 << 18):
+        assert faults == []
+
+
+def check_far_slot(world: Any) -> list[int]:
+    """Leave flags of the last epochs far out, pass the wrap, and look for them."""
+    world.lane.set_epoch(0xFFFFFFFF - 3)
+    for count in (4000, 4000, 8, 8, 8, 8):
+        world.all_reduce(torch.ones(count), algorithm="ll_one_shot")
+    from worldline.primitives import layout
+
+    words = world.lane.arena.read(world.rank, layout.LL, world.lane.arena.layout.half // 4)
+    return sorted({(word >> 32) & 0xFFFFFFFF for word in words})
+
+
+def test_wrap_leaves_no_old_flag() -> None:
+    for flags in worldline.spawn(check_far_slot, 2, arena_bytes=1 << 18):
+        # The large calls had epochs 0xfffffffd and 0xfffffffe; the small ones could not cover them.
+        assert flags == [0, 3, 4]

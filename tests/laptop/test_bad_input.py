@@ -1,0 +1,151 @@
+"""Bad input gets an error that names the argument, its value and the rule; nothing hangs."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+import worldline
+from worldline.kernels.registry import algorithms
+
+INT32 = torch.ones(4, dtype=torch.int32)
+X = torch.ones(4)
+
+CASES: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
+    "dtype": ({"x": INT32}, worldline.UnsupportedError, ("int32", "float32", "ll_one_shot")),
+    "op": ({"x": X, "op": "max"}, worldline.UnsupportedError, ("'max'", "'sum'")),
+    "not a tensor": ({"x": [1.0]}, worldline.InvalidArgument, ("x=", "list", "Tensor")),
+    "device": ({"x": torch.ones(4, device="meta")}, worldline.InvalidArgument, ("meta", "cpu")),
+    "layout": ({"x": X.to_sparse()}, worldline.InvalidArgument, ("x=", "sparse", "dense")),
+    "out is not a tensor": ({"x": X, "out": 3}, worldline.InvalidArgument, ("out=", "int")),
+    "out shape": ({"x": X, "out": torch.ones(5)}, worldline.InvalidArgument, ("[5]", "[4]")),
+    "out dtype": ({"x": X, "out": X.half()}, worldline.InvalidArgument, ("float16", "float32")),
+    "out expanded": (
+        {"x": X, "out": torch.ones(1).expand(4)},
+        worldline.InvalidArgument,
+        ("out=", "overlap"),
+    ),
+    "algorithm": (
+        {"x": X, "algorithm": "ring"},
+        worldline.InvalidArgument,
+        ("algorithm='ring'", *(row.name for row in algorithms("all_reduce"))),
+    ),
+}
+
+
+def call_badly(world: Any) -> list[str]:
+    """Make every bad call; what was wrong with the answers, and whether the world still works."""
+    faults = []
+    for name, (arguments, kind, words) in CASES.items():
+        try:
+            world.all_reduce(**arguments)
+            faults.append(f"{name}: no error")
+        except Exception as error:
+            if type(error) is not kind or any(word not in str(error) for word in words):
+                faults.append(f"{name}: {type(error).__name__}: {error}")
+    if world.all_reduce(X)[0].item() != world.size:
+        faults.append("the world no longer works")
+    return faults
+
+
+def test_bad_calls() -> None:
+    for faults in worldline.spawn(call_badly, 2):
+        assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("block", "grid", "words"),
+    [
+        (3, 1, "launch.block=3"),
+        (0, 1, "launch.block=0"),
+        (16, 0, "launch.grid=0"),
+        (16, 513, "513"),
+    ],
+)
+def test_launch_shapes(block: int, grid: int, words: str) -> None:
+    with pytest.raises(worldline.InvalidArgument, match=words):
+        worldline.Launch(block=block, grid=grid)
+
+
+def differ(world: Any) -> list[str]:
+    """Differ between ranks in one argument at a time, in debug mode; what each error says."""
+    messages = []
+    one = world.rank == 1
+    for arguments in (
+        {"x": torch.ones(8 if one else 9)},
+        {"x": torch.ones(8, dtype=torch.float16 if one else torch.float32)},
+        {"x": torch.ones(8), "algorithm": "ll_two_shot" if one else "ll_one_shot"},
+        {"x": torch.ones(8), "launch": worldline.Launch(block=16, grid=2 if one else 1)},
+    ):
+        try:
+            world.all_reduce(**arguments)
+            messages.append("no error")
+        except worldline.MismatchError as error:
+            messages.append(str(error))
+    messages.append(str(world.all_reduce(torch.ones(2))[0].item()))
+    return messages
+
+
+def test_debug_mode_names_what_differs() -> None:
+    for count, dtype, algorithm, launch, after in worldline.spawn(differ, 2, debug=True):
+        assert "count" in count
+        assert "rank 0: 9, rank 1: 8" in count
+        assert "rank 0: float32, rank 1: float16" in dtype
+        assert "rank 0: ll_one_shot, rank 1: ll_two_shot" in algorithm
+        assert "rank 0: [1, 16], rank 1: [2, 16]" in launch
+        assert after == "2.0"
+
+
+def stay_away(world: Any) -> str:
+    """Rank 1 makes no call; rank 0's debug mode says so."""
+    if world.rank == 1:
+        return ""
+    try:
+        world.all_reduce(torch.ones(1))
+    except worldline.RendezvousTimeout as error:
+        return str(error)
+    return "no error"
+
+
+def test_debug_mode_names_who_did_not_call() -> None:
+    message = worldline.spawn(stay_away, 2, debug=True, deadline=1.0)[0]
+    assert "rank(s) 1" in message
+
+
+def debug_flag(world: Any) -> bool:
+    return bool(world.debug)
+
+
+def test_debug_mode_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worldline.spawn(debug_flag, 1) == [False]
+    monkeypatch.setenv("WORLDLINE_DEBUG", "1")
+    assert worldline.spawn(debug_flag, 1) == [True]
+
+
+@pytest.mark.parametrize("ranks", [0, -1, 17])
+def test_spawn_refuses_a_number_of_ranks(ranks: int) -> None:
+    with pytest.raises(worldline.InvalidArgument, match=f"ranks={ranks}"):
+        worldline.spawn(debug_flag, ranks)
+
+
+def test_spawn_refuses_a_lambda() -> None:
+    with pytest.raises(worldline.InvalidArgument, match="importable"):
+        worldline.spawn(lambda world: 0, 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        worldline.InvalidArgument("x", 3, "must be 4"),
+        worldline.CollectiveTimeout("all_reduce", 0, 1, 2, 3, 4, 5, 6, 7.5),
+        worldline.RendezvousTimeout("init", [1, 2], 3.0),
+        worldline.RankFailed(1, "why"),
+    ],
+)
+def test_errors_travel_between_processes(error: worldline.WorldlineError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again).replace("'3'", "3") == str(error)

@@ -1,0 +1,97 @@
+"""The registry, the chooser and the arena's map agree with each other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from worldline import InvalidArgument, UnsupportedError
+from worldline.autotune.choose import choose
+from worldline.explanation import explain
+from worldline.kernels.launch import chunk_elements
+from worldline.kernels.registry import ALGORITHMS, Launch, Request, algorithms
+from worldline.primitives.layout import LL, MINIMUM, SLOT, ArenaLayout
+
+
+def request(
+    nbytes: int, world: int, dtype: torch.dtype = torch.bfloat16, op: str = "sum"
+) -> Request:
+    return Request("all_reduce", dtype, op, nbytes // dtype.itemsize, world, "cpu")
+
+
+@pytest.mark.parametrize("world", range(1, 17))
+@pytest.mark.parametrize("size", [MINIMUM, 1 << 20, (8 << 20) + 12345, 64 << 20])
+def test_regions_do_not_overlap(world: int, size: int) -> None:
+    layout = ArenaLayout(world, size)
+    end = 0
+    for region in layout.regions():
+        assert region.offset >= end
+        assert region.size > 0
+        end = region.offset + region.size
+    assert end <= size
+    assert layout.half % SLOT == 0
+    assert LL % 128 == 0
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5, 7, 8, 16])
+@pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
+def test_a_full_chunk_fits_its_region(world: int, row: object) -> None:
+    assert row in ALGORITHMS
+    for name in (algorithm for algorithm in ALGORITHMS if algorithm is row):
+        layout = ArenaLayout(world, MINIMUM)
+        whole = chunk_elements(name, request(1 << 30, world), layout)
+        items = -(-whole // 4)
+        if name.protocol == "barrier":
+            assert items * 8 <= layout.staged_size
+        elif name.shots == 1:
+            assert world * items * SLOT <= layout.half
+        else:
+            assert -(-items // world) * world * SLOT <= layout.half // 2
+        assert whole > 0
+
+
+def test_names_are_unique_and_kernels_exist() -> None:
+    names = [(row.collective, row.name) for row in ALGORITHMS]
+    assert len(set(names)) == len(names)
+    assert all(row.load().__name__ == row.kernel.partition(":")[2] for row in ALGORITHMS)
+
+
+def test_the_choice_follows_size_and_world() -> None:
+    assert choose(request(1 << 10, 8)).algorithm.name == "ll_one_shot"
+    assert choose(request(64 << 10, 8)).algorithm.name == "ll_one_shot"
+    assert choose(request((64 << 10) + 8, 8)).algorithm.name == "ll_two_shot"
+    assert choose(request(64 << 20, 2)).algorithm.name == "ll_one_shot"
+    assert choose(request(64 << 20, 16)).algorithm.name == "ll_two_shot"
+
+
+def test_the_choice_explains_itself() -> None:
+    explanation = explain(
+        request(1 << 20, 4), choose(request(1 << 20, 4)), ArenaLayout(4, 8 << 20), "host"
+    )
+    text = str(explanation)
+    assert "ll_two_shot" in text
+    assert "1048576 bytes > 262144 bytes with 4 ranks" in text
+    assert "arena ll" in text
+    assert explanation.as_dict()["algorithm"] == "ll_two_shot"
+
+
+def test_the_callers_own_choice_wins() -> None:
+    choice = choose(request(1 << 20, 4), "barrier_one_shot", Launch(16, 3))
+    assert choice.algorithm.name == "barrier_one_shot"
+    assert choice.launch == Launch(16, 3)
+    assert choice.reason == "the caller asked for it"
+
+
+def test_refusals_list_every_reason() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        choose(request(64, 2, torch.int64))
+    for row in algorithms("all_reduce"):
+        assert row.name in str(caught.value)
+    with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll_one_shot"):
+        choose(request(64, 2), "ring")
+
+
+@pytest.mark.parametrize(("world", "size", "words"), [(0, 1 << 20, "world_size=0"), (2, 5, "=5")])
+def test_layouts_refuse(world: int, size: int, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        ArenaLayout(world, size)

@@ -1,0 +1,148 @@
+"""`init`: from torchrun, from a process group, for some of the ranks, with settings that agree."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import worldline
+
+
+def as_group(world: Any) -> dict[str, Any]:
+    """Make worlds from torch's default group and from a group of two of the three ranks."""
+    dist.init_process_group(
+        "gloo",
+        store=dist.PrefixStore("test", world.store),
+        rank=world.rank,
+        world_size=world.size,
+        timeout=datetime.timedelta(seconds=77),
+    )
+    pair = dist.new_group([0, 2])
+    seen: dict[str, Any] = {}
+    with worldline.init() as whole:
+        seen["whole"] = (whole.rank, whole.size, whole.timeout)
+        seen["sum"] = whole.all_reduce(torch.tensor([1.0 + whole.rank])).item()
+    if world.rank in (0, 2):
+        with worldline.init(pair, timeout=datetime.timedelta(seconds=5)) as part:
+            seen["pair"] = (part.rank, part.size, part.timeout)
+            seen["pair sum"] = part.all_reduce(torch.tensor([1.0 + world.rank])).item()
+    else:
+        with pytest.raises(worldline.InvalidArgument, match="group="):
+            worldline.init(pair)
+    dist.destroy_process_group()
+    return seen
+
+
+def test_process_groups() -> None:
+    first, second, third = worldline.spawn(as_group, 3, timeout=90)
+    assert first["whole"] == (0, 3, 77.0)
+    assert second == {"whole": (1, 3, 77.0), "sum": 6.0}
+    assert third["pair"] == (1, 2, 5.0)
+    assert first["pair sum"] == third["pair sum"] == 4.0
+
+
+def sub_worlds(world: Any) -> list[float]:
+    """All but the last, then all, then an order of its own: overlapping worlds, alternating."""
+    sums = []
+    everyone = list(range(world.size))
+    with worldline.init(ranks=everyone[::-1]) as turned:
+        sums.append(float(turned.rank))
+        if world.rank < world.size - 1:
+            with worldline.init(ranks=everyone[:-1]) as most:
+                for value in (1.0, 10.0):
+                    sums.append(most.all_reduce(torch.tensor([value])).item())
+                    sums.append(turned.all_reduce(torch.tensor([value])).item())
+        else:
+            sums += [turned.all_reduce(torch.tensor([value])).item() for value in (1.0, 10.0)]
+    return sums
+
+
+def test_sub_worlds() -> None:
+    first, second, third = worldline.spawn(sub_worlds, 3, timeout=90)
+    assert first == [2.0, 2.0, 3.0, 20.0, 30.0]
+    assert second == [1.0, 2.0, 3.0, 20.0, 30.0]
+    assert third == [0.0, 3.0, 30.0]
+
+
+def refuse(world: Any) -> list[str]:
+    """Pass what breaks a rule, or differs between ranks."""
+    messages = []
+    one = world.rank == 1
+    calls: list[dict[str, Any]] = [
+        {"ranks": [0, 0, 1]},
+        {"ranks": [0, 1, 2]},
+        {"ranks": [1 - world.rank]},
+        {"provider": "carrier pigeon"},
+        {"timeout": 0},
+        {"timeout": float("nan")},
+        {"arena_bytes": 1000},
+        {"arena_bytes": (1 << 20) + 4096 * world.rank},
+        {"timeout": 10 if one else 20},
+    ]
+    for arguments in calls:
+        try:
+            worldline.init(**arguments)
+            messages.append(f"{arguments}: no error")
+        except worldline.InvalidArgument as error:
+            messages.append(str(error))
+    return messages
+
+
+def test_settings_that_break_a_rule() -> None:
+    for messages in worldline.spawn(refuse, 2):
+        for words, message in zip(
+            (
+                "ranks=[0, 0, 1]",
+                "0 to 1",
+                "must contain this process",
+                "provider='carrier pigeon'",
+                "timeout=0",
+                "timeout=nan",
+                "arena_bytes=1000",
+                "equal on all ranks, which say [1048576, 1052672]",
+                "equal on all ranks, which say [20.0, 10.0]",
+            ),
+            messages,
+            strict=True,
+        ):
+            assert words in message
+
+
+def come_alone(world: Any) -> tuple[tuple[int, ...], str]:
+    """Rank 0 alone makes a new world of all."""
+    if world.rank == 0:
+        try:
+            worldline.init(timeout=0.5)
+        except worldline.RendezvousTimeout as error:
+            return error.missing, str(error)
+    return (), ""
+
+
+def test_init_names_the_ranks_that_did_not_come() -> None:
+    missing, message = worldline.spawn(come_alone, 3)[0]
+    assert missing == (1, 2)
+    assert "init: rank(s) 1, 2 did not come within 0.5 s" in message
+
+
+def test_init_without_a_launcher_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(worldline.InvalidArgument, match="torchrun.*worldline.spawn"):
+        worldline.init()
+
+
+def test_triton_imported_for_compiling_is_a_named_error() -> None:
+    code = (
+        "import triton.language, worldline, os\n"
+        "os.environ.update(RANK='0', WORLD_SIZE='1', MASTER_ADDR='localhost', MASTER_PORT='0')\n"
+        "worldline.init()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ProviderError: the host provider runs kernels in Triton's interpreter" in done.stderr
+    assert "TRITON_INTERPRET=1" in done.stderr

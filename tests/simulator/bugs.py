@@ -1,0 +1,117 @@
+"""Bugs to plant: each is an edit of real source, and a world in which it can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.simulator.planting import Edit, planted
+from tests.simulator.scenario import Scenario
+from tests.simulator.worlds import barriers, grids, mixed, one_shots, two_shots, wrap
+from worldline.kernels import all_reduce_barrier, all_reduce_ll
+from worldline.primitives import epochs, ll, signals
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One planted bug.
+
+    Parameters
+    ----------
+    function : jitted function
+        Whose source is edited.
+    edits : tuple of (old, new)
+        Each old text occurs exactly once.
+    world : callable
+        Makes a scenario from a seed.
+    """
+
+    function: object
+    edits: tuple[Edit, ...]
+    world: Callable[[str], Scenario]
+
+
+_HALF = (
+    "half = LL + (epoch & 1).to(tl.int64) * HALF",
+    "half = LL + (epoch & 0).to(tl.int64) * HALF",
+)
+_MEET = (
+    "    alive = barrier(block, arrive, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
+)
+_ARRIVE = "    arrive = begin_round(arena, block)\n"
+_LEAVE = "    alive = barrier(block, arrive + 1, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
+
+BUGS = {
+    "single_buffer_one_shot": Bug(all_reduce_ll.all_reduce_ll_one_shot, (_HALF,), one_shots),
+    "single_buffer_two_shot": Bug(all_reduce_ll.all_reduce_ll_two_shot, (_HALF,), two_shots),
+    "flag_before_data": Bug(
+        all_reduce_barrier.all_reduce_barrier_one_shot,
+        ((_MEET, ""), (_ARRIVE, _ARRIVE + _MEET)),
+        barriers,
+    ),
+    "no_second_barrier": Bug(
+        all_reduce_barrier.all_reduce_barrier_one_shot,
+        ((_LEAVE, ""), ("end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)")),
+        barriers,
+    ),
+    "relaxed_publish": Bug(signals.put_signal, (('sem="release"', 'sem="relaxed"'),), barriers),
+    "no_block_barrier_before_publish": Bug(
+        signals.put_signal, (("    tl.debug_barrier()\n", ""),), barriers
+    ),
+    "relaxed_wait": Bug(
+        signals.wait_signal,
+        (
+            (
+                '    seen = tl.atomic_add(flag, nothing, sem="acquire", scope="sys")\n    if',
+                '    seen = tl.atomic_add(flag, nothing, sem="relaxed", scope="sys")\n    if',
+            ),
+            (
+                'pause()\n            seen = tl.atomic_add(flag, nothing, sem="acquire"',
+                'pause()\n            seen = tl.atomic_add(flag, nothing, sem="relaxed"',
+            ),
+        ),
+        barriers,
+    ),
+    "equality_poll": Bug(
+        signals.wait_signal,
+        (
+            ("(alive != 0) & ((seen - value) < 0)", "(alive != 0) & (seen != value)"),
+            ("waiting = ((seen - value) < 0)", "waiting = (seen != value)"),
+        ),
+        barriers,
+    ),
+    "no_clear_before_wrap": Bug(
+        epochs.clear_before_wrap,
+        (("(epoch == _BEFORE_LAST) | (epoch == _LAST)", "epoch != epoch"),),
+        wrap,
+    ),
+    "clear_without_fence": Bug(
+        epochs.clear_before_wrap, (("        fence_system(lane)\n", ""),), wrap
+    ),
+    "clear_the_wrong_half": Bug(
+        epochs.clear_before_wrap, (("((epoch + 1) & 1)", "(epoch & 1)"),), wrap
+    ),
+    "shared_epoch_word": Bug(
+        epochs.begin_epoch, ((" + block, volatile=True", ", volatile=True"),), grids
+    ),
+    "own_epoch_word_only": Bug(
+        epochs.end_epoch, (("mask=word < MAX_BLOCKS", "mask=word < grid"),), grids
+    ),
+    "no_block_barrier_before_advance": Bug(
+        epochs.end_epoch, (("    tl.debug_barrier()\n", ""),), one_shots
+    ),
+    "one_flag_checked": Bug(
+        ll._missing, ((" | ((word1 >> 32).to(tl.int32) != epoch)", ""),), one_shots
+    ),
+}
+
+
+@contextmanager
+def bug_planted(name: str | None) -> Iterator[None]:
+    """Run with a bug of the table, or with none."""
+    if name is None:
+        yield
+    else:
+        with planted(BUGS[name].function, BUGS[name].edits):
+            yield

@@ -1,0 +1,222 @@
+"""The arenas' memory as a GPU may show it: delayed stores, stale loads, release and acquire.
+
+Every location keeps all the values that it ever held, in coherence order. A program knows a
+*floor* per location, the oldest of these that it may still read; a load returns any value from the
+floor on and raises the floor (coherence). Stores wait in the program's buffer and become visible in
+any order, those to one location in theirs. A *view* is a set of floors: a release sends the
+writer's view along with the value, an acquire takes it over.
+
+A program is many threads, of which the interpreter shows one. So a release or an acquire covers
+what other threads of the program did only across a block barrier: a release publishes the stores
+issued before the last barrier, and what an acquire learned counts from the next barrier on.
+
+Nothing here knows Triton: locations are offsets, values are integers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+View = dict[int, int]
+_FORMATS = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+
+
+class ProtocolError(AssertionError):
+    """The kernels did what the protocol forbids."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A store that no other program sees yet."""
+
+    value: int
+    view: View
+    covered: bool = False
+    fenced: bool = False
+
+
+@dataclass
+class Observer:
+    """What one program knows of the memory, and its stores under way."""
+
+    floors: View = field(default_factory=dict)
+    published: View = field(default_factory=dict)
+    """Floors at the last fence: relaxed stores carry them."""
+    heard: dict[int, View] = field(default_factory=dict)
+    """Views that relaxed loads met: they count from a fence or the kernel's end on."""
+    acquired: list[View] = field(default_factory=list)
+    """Views that acquiring loads met: they count from the next block barrier on."""
+    buffer: dict[int, list[Pending]] = field(default_factory=dict)
+    read_by_all: set[int] = field(default_factory=set)
+    """Locations that every thread has loaded since the last block barrier."""
+    stale: bool = False
+    """Whether a load since the last reset returned an old value."""
+
+
+def join(floors: View, views: Iterable[View]) -> None:
+    """Raise floors to those of some views."""
+    for view in views:
+        for location, index in view.items():
+            if index > floors.get(location, 0):
+                floors[location] = index
+
+
+class Memory:
+    """All ranks' arenas, one after another.
+
+    Parameters
+    ----------
+    arenas : ndarray
+        Their bytes; holds the newest visible values.
+    stride : int
+        Bytes of one arena.
+    rng : Random
+        Makes every choice.
+    freshness : float
+        Chance that a load takes the newest value.
+    """
+
+    def __init__(
+        self, arenas: np.ndarray, stride: int, rng: random.Random, freshness: float
+    ) -> None:
+        self._words = {width: arenas.view(dtype) for width, dtype in _FORMATS.items()}
+        self._stride, self._rng, self._freshness = stride, rng, freshness
+        self._history: dict[int, list[tuple[int, View]]] = {}
+        self._width: dict[int, int] = {}
+        self.commits = [0] * (len(arenas) // stride)
+        """Stores that became visible in each arena."""
+
+    def load(
+        self,
+        who: Observer,
+        location: int,
+        width: int,
+        *,
+        acquire: bool = False,
+        by_all: bool = False,
+    ) -> int:
+        """Read one of the values that the program may see."""
+        if by_all:
+            who.read_by_all.add(location)
+        if location in who.buffer:
+            return who.buffer[location][-1].value
+        history = self._versions(location, width)
+        newest = len(history) - 1
+        index = newest
+        floor = who.floors.get(location, 0)
+        if floor < newest and self._rng.random() >= self._freshness:
+            index = self._rng.randint(floor, newest)
+            who.stale |= index < newest
+        return self._take(who, location, index, acquire)
+
+    def add(self, who: Observer, location: int, width: int, value: int, *, acquire: bool) -> int:
+        """Add atomically; returns the old value, which is always the newest."""
+        self._commit_location(who, location)
+        newest = len(self._versions(location, width)) - 1
+        old = self._take(who, location, newest, acquire)
+        if value:
+            self._append(who, location, old + value, self._history[location][newest][1])
+        return old
+
+    def store(self, who: Observer, location: int, width: int, value: int) -> None:
+        """Issue a relaxed or plain store."""
+        self._check_race(who, location)
+        self._versions(location, width)
+        who.buffer.setdefault(location, []).append(Pending(value, who.published))
+
+    def release(self, who: Observer, location: int, width: int, value: int) -> None:
+        """Publish, by one thread: covers the stores before the last block barrier."""
+        self._check_race(who, location)
+        self._commit(who, lambda pending: pending.covered)
+        self._commit_location(who, location)
+        self._versions(location, width)
+        view = dict(who.floors)
+        join(view, who.acquired)
+        self._append(who, location, value, view)
+
+    def fence(self, who: Observer) -> None:
+        """Fence by every thread: each covers its own stores, and others' before a barrier."""
+        self._commit(who, lambda pending: pending.covered)
+        for stores in who.buffer.values():
+            for pending in stores:
+                pending.fenced = True
+        who.acquired.extend(who.heard.values())
+        who.heard.clear()
+        who.published = dict(who.floors)
+
+    def barrier(self, who: Observer) -> None:
+        """Block barrier: what one thread has done or learned holds for all."""
+        self._commit(who, lambda pending: pending.fenced)
+        for stores in who.buffer.values():
+            for pending in stores:
+                pending.covered = True
+        join(who.floors, who.acquired)
+        who.acquired.clear()
+        who.read_by_all.clear()
+
+    def drain_one(self, who: Observer) -> None:
+        """Let one store become visible, the program's choice of location at random."""
+        self._commit_first(who, self._rng.choice(list(who.buffer)))
+
+    def finish(self, who: Observer) -> View:
+        """End of the kernel: all stores are visible; returns what the next kernel knows."""
+        self._commit(who, lambda pending: True)
+        join(who.floors, who.acquired)
+        join(who.floors, who.heard.values())
+        return who.floors
+
+    def _versions(self, location: int, width: int) -> list[tuple[int, View]]:
+        history = self._history.get(location)
+        if history is None:
+            self._width[location] = width
+            history = [(int(self._words[width][location // width]), {})]
+            self._history[location] = history
+        if self._width[location] != width:
+            raise ProtocolError(f"location {location}: accesses of {width} bytes and of others")
+        return history
+
+    def _take(self, who: Observer, location: int, index: int, acquire: bool) -> int:
+        value, view = self._history[location][index]
+        who.floors[location] = index
+        if view:
+            if acquire:
+                who.acquired.append(view)
+            else:
+                who.heard[id(view)] = view
+        return value
+
+    def _check_race(self, who: Observer, location: int) -> None:
+        if location in who.read_by_all:
+            offset = location % self._stride
+            raise ProtocolError(
+                f"race inside a block: offset {offset} is stored without a block barrier after "
+                "a load by all threads, of which some may come late"
+            )
+
+    def _commit(self, who: Observer, which: Callable[[Pending], bool]) -> None:
+        for location in list(who.buffer):
+            while location in who.buffer and which(who.buffer[location][0]):
+                self._commit_first(who, location)
+
+    def _commit_location(self, who: Observer, location: int) -> None:
+        while location in who.buffer:
+            self._commit_first(who, location)
+
+    def _commit_first(self, who: Observer, location: int) -> None:
+        stores = who.buffer[location]
+        pending = stores.pop(0)
+        if not stores:
+            del who.buffer[location]
+        self._append(who, location, pending.value, pending.view)
+
+    def _append(self, who: Observer, location: int, value: int, view: View) -> None:
+        width = self._width[location]
+        history = self._history[location]
+        history.append((value, view))
+        who.floors[location] = len(history) - 1
+        self._words[width][location // width] = value
+        self.commits[location // self._stride] += 1

@@ -1,0 +1,185 @@
+"""What a seed runs: a world, a stream of all-reduces, and the checks on what came out.
+
+The calls go through the real launcher (chunks, widths, grids) into the real kernels.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.simulator.interpreter import Machine, launcher
+from tests.simulator.memory import Memory, ProtocolError
+from tests.simulator.scheduler import Launch as Kernel
+from tests.simulator.scheduler import Scheduler
+from worldline.kernels import reference
+from worldline.kernels.launch import run, run_barrier
+from worldline.kernels.registry import Launch, Request, algorithm
+from worldline.primitives import layout as places
+from worldline.primitives.layout import ArenaLayout
+
+FOREVER_NS = 1 << 60
+GARBAGE = 0x7F7F7F7F
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective call, equal on all ranks; ``algorithm`` is a registry name or "barrier"."""
+
+    algorithm: str
+    count: int = 0
+    grid: int = 1
+    block: int = 8
+    dtype: torch.dtype = torch.float32
+    offset: int = 0
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A world and its calls.
+
+    Parameters
+    ----------
+    world : int
+        Ranks.
+    calls : tuple of Call
+        In order.
+    epoch : int
+        The epoch before the first call's.
+    stale_slots : bool
+        Whether all slots start as an LL call of the last round would have left them far out:
+        garbage under the flags 2 and 3, the first two after the wrap.
+    """
+
+    world: int
+    calls: tuple[Call, ...]
+    epoch: int = 0
+    stale_slots: bool = False
+
+
+@dataclass
+class _Lane:
+    """One rank's lane and provider, as far as the launcher looks at them: it records kernels."""
+
+    rank: int
+    size: int
+    layout: ArenaLayout
+    table: int
+    limit_ns: int = FOREVER_NS
+    stream: list[Kernel] = field(default_factory=list)
+
+    @property
+    def arena(self) -> _Lane:
+        return self
+
+    @property
+    def provider(self) -> _Lane:
+        return self
+
+    def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
+        name = kernel.fn.__name__
+        self.stream.append(Kernel(name, grid, launcher(kernel, args, constants)))
+
+
+class Simulation:
+    """One scenario under one seed.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What runs.
+    seed : str
+        What all random choices derive from.
+    """
+
+    def __init__(self, scenario: Scenario, seed: str) -> None:
+        self.scenario, self.rng = scenario, random.Random(seed)
+        self._layout = ArenaLayout(scenario.world, places.MINIMUM)
+        self._stride = self._layout.size
+        self._arenas = np.zeros(scenario.world * self._stride + places.PAGE, np.uint8)
+        skip = -self._arenas.ctypes.data % places.PAGE
+        self._arenas = self._arenas[skip : skip + scenario.world * self._stride]
+        self._by_rank = self._arenas.reshape(scenario.world, self._stride)
+        self._fill_arenas()
+        start = self._arenas.ctypes.data
+        self._bases = np.arange(scenario.world, dtype=np.int64) * self._stride + start
+        self._data = torch.Generator().manual_seed(self.rng.getrandbits(32))
+        self._tensors: list[torch.Tensor] = []
+        self.steps = 0
+
+    def _fill_arenas(self) -> None:
+        epochs = self._by_rank[:, places.EPOCHS : places.ROUNDS].view(np.uint32)
+        epochs[:] = self.scenario.epoch & 0xFFFFFFFF
+        if self.scenario.stale_slots:
+            slots = self._by_rank[:, places.LL : self._layout.staged].view(np.uint32)
+            halves = slots.reshape(self.scenario.world, 2, -1, 2)
+            halves[..., 0] = GARBAGE
+            halves[:, 0, :, 1], halves[:, 1, :, 1] = 2, 3
+
+    def run(self) -> None:
+        """Run and check.
+
+        Raises
+        ------
+        ProtocolError
+            For a hang, a wrong result, a race inside a block or epochs out of step.
+        """
+        lanes = [
+            _Lane(rank, self.scenario.world, self._layout, self._bases.ctypes.data)
+            for rank in range(self.scenario.world)
+        ]
+        checks = [self._record(lanes, call) for call in self.scenario.calls]
+        freshness = self.rng.choice((0.3, 0.7, 1.0))
+        memory = Memory(self._arenas, self._stride, self.rng, freshness)
+        scheduler = Scheduler(memory, self.rng, [lane.stream for lane in lanes])
+        try:
+            Machine(self._arenas, self._stride, memory, scheduler).run()
+        finally:
+            self.steps = scheduler.steps
+        for number, check in enumerate(checks):
+            check(number)
+        self._check_epochs()
+
+    def _record(self, lanes: list[_Lane], call: Call) -> Any:
+        if call.algorithm == "barrier":
+            for lane in lanes:
+                run_barrier(lane)  # type: ignore[arg-type]
+            return lambda number: None
+        row = algorithm("all_reduce", call.algorithm)
+        request = Request("all_reduce", call.dtype, "sum", call.count, len(lanes), "cpu")
+        sources = [self._tensor(call) for _ in lanes]
+        expected = reference.all_reduce(sources)
+        targets = sources if call.in_place else [self._tensor(call) for _ in lanes]
+        for lane, source, target in zip(lanes, sources, targets, strict=True):
+            shape = Launch(call.block, call.grid)
+            run(row, request, lane, source, target, shape)  # type: ignore[arg-type]
+        return partial(self._check, call, targets, expected)
+
+    def _tensor(self, call: Call) -> torch.Tensor:
+        whole = torch.randn(call.offset + call.count, generator=self._data).to(call.dtype)
+        # Kernels take bare addresses: this keeps the memory.
+        self._tensors.append(whole)
+        return whole[call.offset :]
+
+    def _check(
+        self, call: Call, targets: list[torch.Tensor], expected: torch.Tensor, number: int
+    ) -> None:
+        for rank, target in enumerate(targets):
+            wrong = (reference.bits(target) != reference.bits(expected)).nonzero().flatten()
+            if len(wrong):
+                first = int(wrong[0])
+                raise ProtocolError(
+                    f"wrong result: call {number} ({call}) rank {rank}, {len(wrong)} elements, the "
+                    f"first at {first}: {target[first].item()}, not {expected[first].item()}"
+                )
+
+    def _check_epochs(self) -> None:
+        words = self._by_rank[:, places.EPOCHS : places.ROUNDS].view(np.uint32)
+        if (words != words[0, 0]).any():
+            raise ProtocolError(f"epochs out of step: {np.unique(words)} in the ranks' words")

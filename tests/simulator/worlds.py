@@ -1,0 +1,84 @@
+"""Scenarios drawn from a seed, from plain to mixed."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from tests.simulator.scenario import Call, Scenario
+
+LL_NAMES = ("ll_one_shot", "ll_two_shot")
+NAMES = (*LL_NAMES, "barrier_one_shot")
+DTYPES = (torch.float32, torch.float32, torch.float16, torch.bfloat16)
+BEFORE_WRAP = 0xFFFFFFFF
+FAR = 600
+"""Elements of a float32 call whose slots lie far behind those of the small calls before."""
+
+
+def one_shots(seed: str) -> Scenario:
+    """Small one-shot calls one after another."""
+    return _repeated("ll_one_shot", random.Random(seed))
+
+
+def two_shots(seed: str) -> Scenario:
+    """Small two-shot calls one after another."""
+    return _repeated("ll_two_shot", random.Random(seed))
+
+
+def barriers(seed: str) -> Scenario:
+    """Small barrier calls one after another."""
+    return _repeated("barrier_one_shot", random.Random(seed))
+
+
+def _repeated(name: str, rng: random.Random) -> Scenario:
+    calls = tuple(Call(name, rng.randint(1, 16)) for _ in range(4))
+    return Scenario(rng.choice((2, 3)), calls)
+
+
+def grids(seed: str) -> Scenario:
+    """One-shot calls whose grids differ."""
+    rng = random.Random(seed)
+    calls = tuple(
+        Call("ll_one_shot", rng.randint(40, 64), grid=rng.choice((1, 2, 3, 4))) for _ in range(4)
+    )
+    return Scenario(2, calls)
+
+
+def mixed(seed: str) -> Scenario:
+    """Everything: sizes, algorithms, grids, dtypes, alignments, in place or not, 2 to 4 ranks."""
+    rng = random.Random(seed)
+    calls = tuple(_any_call(rng) for _ in range(rng.randint(3, 5)))
+    return Scenario(rng.choice((2, 2, 3, 4)), calls, epoch=rng.choice((0, BEFORE_WRAP - 1)))
+
+
+def _any_call(rng: random.Random) -> Call:
+    name = rng.choice((*NAMES, "barrier"))
+    if name == "barrier":
+        return Call(name)
+    return Call(
+        name,
+        count=rng.choice((1, 2, 7, 33, 64)),
+        grid=rng.randint(1, 4),
+        block=rng.choice((4, 8, 16)),
+        dtype=rng.choice(DTYPES),
+        offset=rng.randint(0, 1),
+        in_place=rng.random() < 0.5,
+    )
+
+
+def wrap(seed: str) -> Scenario:
+    """Small calls up to the wrap, then large ones, over slots left from the last round."""
+    rng = random.Random(seed)
+    before = rng.choice((2, 3))
+    small = tuple(
+        Call(rng.choice(LL_NAMES), rng.randint(2, 256), grid=rng.choice((1, 2)), block=64)
+        for _ in range(before)
+    )
+    large = tuple(
+        Call(rng.choice(LL_NAMES), FAR, grid=rng.choice((1, 2)), block=64) for _ in range(2)
+    )
+    return Scenario(2, small + large, epoch=BEFORE_WRAP - before, stale_slots=True)
+
+
+WORLDS = {"mixed": mixed, "wrap": wrap, "grids": grids, "barriers": barriers}

@@ -1,0 +1,5 @@
+"""``python -m worldline``."""
+
+from worldline.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,96 @@
+"""``worldline bench``: measure, show a table, keep the result."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from worldline.bench import all_reduce
+from worldline.launch import spawn
+from worldline.primitives.errors import InvalidArgument
+from worldline.primitives.fingerprint import fingerprint
+from worldline.progress import file_progress
+from worldline.units import parse_dtype, parse_size, show_size
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    parser.add_argument("collective", choices=["all-reduce"])
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
+    parser.add_argument("--dtypes", default="bf16", help="such as f32,f16,bf16")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--save", type=Path, help="write the result to this file as well")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, no text")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Measure and print; returns 1 if any algorithm's bits were wrong."""
+    if args.repeats < 1:
+        raise InvalidArgument("repeats", args.repeats, "must be at least 1")
+    sizes = [parse_size(size) for size in args.sizes.split(",")]
+    dtypes = [str(parse_dtype(name)).removeprefix("torch.") for name in args.dtypes.split(",")]
+    console = Console(stderr=True)
+    with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
+        rows = spawn(_rank, args.ranks, (sizes, dtypes, args.repeats, steps))[0]
+    result = {
+        "collective": "all_reduce",
+        "ranks": args.ranks,
+        "provider": "host",
+        "note": all_reduce.INTERPRETER_NOTE,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "fingerprint": fingerprint(),
+        "rows": rows,
+    }
+    text = json.dumps(result, indent=2)
+    if args.save:
+        args.save.write_text(text + "\n")
+    if args.json:
+        print(text)
+    else:
+        _show(result, Console())
+    return int(any(row["exact"] is False for row in rows))
+
+
+def _rank(
+    world: Any, sizes: list[int], dtypes: list[str], repeats: int, steps: str
+) -> list[dict[str, Any]]:
+    """Measure on one rank; rank 0 appends a byte to ``steps`` after each point."""
+
+    def progress() -> None:
+        with open(steps, "ab") as file:
+            file.write(b".")
+
+    return all_reduce.measure(world, sizes, dtypes, repeats, progress if world.rank == 0 else None)
+
+
+def _show(result: dict[str, Any], console: Console) -> None:
+    table = Table(title=f"all-reduce, {result['ranks']} ranks, provider {result['provider']}")
+    for heading in ("dtype", "size", "algorithm", "bits", "time (us)", "spread", "x of gloo"):
+        left = heading in ("dtype", "algorithm")
+        table.add_column(heading, justify="left" if left else "right")
+    peers = {
+        (row["dtype"], row["nbytes"]): row["microseconds"]
+        for row in result["rows"]
+        if row["algorithm"] == all_reduce.PEER
+    }
+    for row in result["rows"]:
+        table.add_row(
+            row["dtype"],
+            show_size(row["nbytes"]),
+            row["algorithm"],
+            {True: "equal", False: "WRONG", None: "-"}[row["exact"]],
+            row["reason"] or f"{row['microseconds']:.0f}",
+            "" if row["reason"] else f"{row['spread']:.0%}",
+            ""
+            if row["reason"]
+            else f"{row['microseconds'] / peers[row['dtype'], row['nbytes']]:.1f}",
+        )
+    console.print(table)
+    console.print(result["note"])

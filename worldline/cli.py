@@ -1,0 +1,49 @@
+"""The command line: demo, bench, explain, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from worldline import bench_command, doctor, explain_command
+from worldline._version import __version__
+from worldline.demo import run as demo
+from worldline.primitives.errors import WorldlineError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="worldline", description="Low-latency device-side collectives in Triton and CUDA."
+    )
+    parser.add_argument("--version", action="version", version=f"worldline {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, module, text in (
+        ("demo", demo, "run a real model tensor-parallel through World.all_reduce"),
+        ("bench", bench_command, "measure a collective beside its peers"),
+        ("explain", explain_command, "say which algorithm a call would run, and why"),
+        ("doctor", doctor, "say what this machine has, what works here and what is missing"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        module.add_arguments(command)
+        command.set_defaults(run=module.main)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments, by default the process's own.
+    """
+    args = build_parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except WorldlineError as error:
+        print(f"worldline {args.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,166 @@
+"""``worldline doctor``: what this machine has, what works here, what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from worldline._version import __version__
+from worldline.kernels.registry import DTYPES, algorithms
+from worldline.launch import run_ranks
+from worldline.primitives.fingerprint import fingerprint
+from worldline.primitives.memory import PROVIDERS
+from worldline.primitives.memory_host import SHARED, stale_segments
+
+_OPTIONAL = {
+    "triton": "pip install triton (Linux only)",
+    "cuda-core": "pip install cuda-core; needed to compile CUDA kernels",
+    "cuda-bindings": "pip install 'cuda-bindings>=13,<14'; needed to launch CUDA kernels",
+    "nvidia-cuda-nvrtc": "pip install 'cuda-toolkit[nvrtc,cudart]>=13,<14'; CUDA's compiler",
+}
+
+
+_WORKS = "works"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    parser.add_argument("--no-check", action="store_true", help="do not run the kernels")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, no text")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the report; returns 1 if something that should work here does not."""
+    report = examine(run_kernels=not args.no_check)
+    if args.json:
+        print(json.dumps(report, indent=2))
+    else:
+        _show(report, Console())
+    return int(any(row["state"] == "fails" for row in report["algorithms"]))
+
+
+def examine(run_kernels: bool = True) -> dict[str, Any]:
+    """Examine this machine.
+
+    Parameters
+    ----------
+    run_kernels : bool
+        Run every algorithm on two ranks and compare its bits, rather than believe it.
+
+    Returns
+    -------
+    dict
+        ``worldline``, ``machine``, ``providers``, ``algorithms`` and ``missing``: plain data.
+    """
+    machine = fingerprint()
+    providers = {name: make().unavailable() for name, make in PROVIDERS.items()}
+    missing = {
+        name: remedy for name, remedy in _OPTIONAL.items() if machine["packages"][name] is None
+    }
+    if not machine["gpus"]:
+        missing["GPU"] = "no CUDA device is visible to torch; kernels run in Triton's interpreter"
+    return {
+        "worldline": __version__,
+        "machine": machine,
+        "shared_memory": _shared_memory(),
+        "providers": providers,
+        "algorithms": _algorithms(providers, run_kernels),
+        "missing": missing,
+    }
+
+
+def _shared_memory() -> dict[str, Any]:
+    if not os.path.isdir(SHARED):
+        return {"bytes": 0, "free": 0, "stale": []}
+    stats = os.statvfs(SHARED)
+    return {
+        "bytes": stats.f_blocks * stats.f_frsize,
+        "free": stats.f_bavail * stats.f_frsize,
+        "stale": stale_segments(),
+    }
+
+
+def _algorithms(providers: dict[str, str | None], run_kernels: bool) -> list[dict[str, Any]]:
+    """Tell of each provider, algorithm and dtype whether it works here, and how that is known."""
+    rows = []
+    for provider, reason in providers.items():
+        verdicts: dict[str, str] = {}
+        if reason is None and run_kernels:
+            outcome = run_ranks(_check_rank, 2, timeout=60, provider=provider)[0]
+            verdicts = outcome.value or dict.fromkeys(_points(), str(outcome.failure))
+        for point in _points():
+            if reason is not None:
+                state, why = "unavailable", reason
+            elif not run_kernels:
+                state, why = "not run", "--no-check"
+            elif verdicts[point] == _WORKS:
+                state, why = "works", "ran on 2 ranks, bits equal the reference's"
+            else:
+                state, why = "fails", verdicts[point]
+            name, dtype = point.split()
+            rows.append(
+                {
+                    "provider": provider,
+                    "algorithm": name,
+                    "dtype": dtype,
+                    "state": state,
+                    "reason": why,
+                }
+            )
+    return rows
+
+
+def _points() -> list[str]:
+    return [
+        f"{row.name} {str(dtype).removeprefix('torch.')}"
+        for row in algorithms("all_reduce")
+        for dtype in DTYPES
+    ]
+
+
+def _check_rank(world: Any) -> dict[str, str]:
+    """Run every algorithm and dtype once; the verdict on this rank of each."""
+    import torch
+
+    from worldline.kernels import reference
+
+    verdicts = {}
+    for row in algorithms("all_reduce"):
+        for dtype in DTYPES:
+            inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
+            result = world.all_reduce(inputs[world.rank], algorithm=row.name)
+            same = torch.equal(reference.bits(result), reference.bits(reference.all_reduce(inputs)))
+            key = f"{row.name} {str(dtype).removeprefix('torch.')}"
+            verdicts[key] = _WORKS if same else "bits differ from the reference"
+    return verdicts
+
+
+def _show(report: dict[str, Any], console: Console) -> None:
+    machine = report["machine"]
+    console.print(f"[bold]worldline {report['worldline']}[/bold] on {machine['os']}")
+    console.print(f"  Python {machine['python']}, {machine['cpu']}, {machine['cores']} core(s)")
+    cuda = machine["torch_cuda"]
+    build = f"CUDA {cuda}" if cuda else "CPU build"
+    versions = ", ".join(f"{k} {v or 'absent'}" for k, v in machine["packages"].items())
+    console.print(f"  {versions} (torch: {build})")
+    for index, gpu in enumerate(machine["gpus"]):
+        console.print(f"  GPU {index}: {gpu['name']}, sm {gpu['capability']}, peers {gpu['peers']}")
+    memory = report["shared_memory"]
+    console.print(f"  shared memory: {memory['free'] >> 20} of {memory['bytes'] >> 20} MiB free")
+    for path in memory["stale"]:
+        console.print(f"  left behind by a crash: {path} (the next world removes it)")
+    for name, reason in report["providers"].items():
+        console.print(f"  provider {name}: {reason or 'available'}")
+    table = Table(title="all-reduce", title_justify="left")
+    for heading in ("provider", "algorithm", "dtype", "state", "how it is known"):
+        table.add_column(heading)
+    for row in report["algorithms"]:
+        table.add_row(*(str(row[key]) for key in row))
+    console.print(table)
+    for name, remedy in report["missing"].items():
+        console.print(f"  missing {name}: {remedy}")

@@ -1,0 +1,75 @@
+"""``worldline explain``: which algorithm a call would run, without running it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rich.console import Console
+from rich.table import Table
+
+from worldline.autotune.choose import choose
+from worldline.explanation import Explanation, explain
+from worldline.kernels.registry import Request
+from worldline.primitives.layout import ArenaLayout
+from worldline.primitives.memory import PROVIDERS
+from worldline.startup import default_provider
+from worldline.units import parse_dtype, parse_size, show_size
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    parser.add_argument("collective", nargs="?", default="all_reduce", choices=["all_reduce"])
+    parser.add_argument("--size", default="64K", help="bytes of each rank's input, such as 64K")
+    parser.add_argument("--dtype", default="bf16", help="such as f32, f16, bf16")
+    parser.add_argument("--op", default="sum")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--algorithm", help="ask for one by name")
+    parser.add_argument("--arena", help="bytes of each rank's arena, such as 8M")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, no text")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the explanation; returns the exit status."""
+    dtype, nbytes = parse_dtype(args.dtype), parse_size(args.size)
+    provider = PROVIDERS[default_provider()]()
+    layout = ArenaLayout(
+        args.ranks, parse_size(args.arena) if args.arena else provider.default_bytes
+    )
+    request = Request(
+        args.collective,
+        dtype,
+        args.op,
+        max(1, nbytes // dtype.itemsize),
+        args.ranks,
+        provider.device_type,
+    )
+    explanation = explain(request, choose(request, args.algorithm), layout, provider.name)
+    if args.json:
+        print(json.dumps(explanation.as_dict(), indent=2))
+    else:
+        _show(explanation, Console())
+    return 0
+
+
+def _show(explanation: Explanation, console: Console) -> None:
+    choice, request = explanation.choice, explanation.request
+    dtype = str(request.dtype).removeprefix("torch.")
+    console.print(
+        f"{request.collective}, {show_size(request.nbytes)} of {dtype}, {request.world_size} "
+        f"ranks, provider {explanation.provider}: [bold]{choice.algorithm.name}[/bold]"
+    )
+    console.print(f"  {choice.algorithm.summary}")
+    console.print(f"  why: {choice.reason}")
+    console.print(
+        f"  {explanation.chunks} launch(es), at most {choice.launch.grid} programs of "
+        f"{choice.launch.block} items; {show_size(explanation.scratch_bytes)} of scratch"
+    )
+    for name, reason in choice.refused:
+        console.print(f"  refused {name}: {reason}")
+    table = Table(title="arena of each rank", title_justify="left")
+    for heading in ("region", "offset", "bytes"):
+        table.add_column(heading, justify="left" if heading == "region" else "right")
+    for region in explanation.regions:
+        table.add_row(region.name, str(region.offset), str(region.size))
+    console.print(table)

@@ -1,0 +1,83 @@
+"""What a call would do, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worldline.autotune.choose import Choice
+from worldline.kernels.launch import chunk_elements
+from worldline.kernels.registry import Request
+from worldline.primitives.layout import ArenaLayout, Region
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a call would do, and why.
+
+    Parameters
+    ----------
+    request : Request
+        What was asked for.
+    choice : Choice
+        The algorithm, its launch, the reason and what was refused.
+    chunks : int
+        Launches that the call takes.
+    scratch_bytes : int
+        Bytes of the arena that it touches on each rank.
+    provider : str
+        Where symmetric memory comes from.
+    regions : tuple of Region
+        The arena's map.
+    """
+
+    request: Request
+    choice: Choice
+    chunks: int
+    scratch_bytes: int
+    provider: str
+    regions: tuple[Region, ...]
+
+    def __str__(self) -> str:
+        choice, request = self.choice, self.request
+        dtype = str(request.dtype).removeprefix("torch.")
+        lines = [
+            f"{request.collective} of {request.count} x {dtype} on {request.world_size} ranks: "
+            f"{choice.algorithm.name} ({choice.reason}); {self.chunks} launch(es) of at most "
+            f"{choice.launch.grid} x {choice.launch.block} items, {self.scratch_bytes} bytes of "
+            f"scratch, provider {self.provider}"
+        ]
+        lines += [f"  refused {name}: {reason}" for name, reason in choice.refused]
+        lines += [f"  arena {r.name}: {r.offset} + {r.size} bytes" for r in self.regions]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {
+            "collective": self.request.collective,
+            "dtype": str(self.request.dtype).removeprefix("torch."),
+            "op": self.request.op,
+            "count": self.request.count,
+            "world_size": self.request.world_size,
+            "provider": self.provider,
+            "algorithm": self.choice.algorithm.name,
+            "determinism": self.choice.algorithm.determinism,
+            "reason": self.choice.reason,
+            "refused": dict(self.choice.refused),
+            "launch": {"grid": self.choice.launch.grid, "block": self.choice.launch.block},
+            "chunks": self.chunks,
+            "scratch_bytes": self.scratch_bytes,
+            "arena": {r.name: {"offset": r.offset, "bytes": r.size} for r in self.regions},
+        }
+
+
+def explain(request: Request, choice: Choice, layout: ArenaLayout, provider: str) -> Explanation:
+    """Explain a choice on an arena of this map."""
+    step = chunk_elements(choice.algorithm, request, layout)
+    return Explanation(
+        request,
+        choice,
+        -(-request.count // step),
+        choice.algorithm.scratch_bytes(request, layout),
+        provider,
+        layout.regions(),
+    )
