@@ -66,7 +66,7 @@ class CompilingProvider:
 class AddressOnlyArena:
     """An arena that is never read: a map, and the address of a table."""
 
-    table = 1 << 20
+    table = 1 << 40
 
     def __init__(self, layout: Any) -> None:
         self.layout = layout

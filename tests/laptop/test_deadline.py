@@ -151,7 +151,7 @@ def stop_without_a_word(world: Any) -> None:
 
 
 def test_spawn_names_the_rank_that_ended() -> None:
-    with pytest.raises(worldline.RankFailed, match="rank 1 failed.*exit code 3"):
+    with pytest.raises(worldline.RankFailed, match=r"rank 1 failed.*exit code 3"):
         worldline.spawn(stop_without_a_word, 2, deadline=DEADLINE)
 
 

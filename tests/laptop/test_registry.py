@@ -9,7 +9,7 @@ from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
 from worldline.kernels.launch import chunk_elements
-from worldline.kernels.registry import ALGORITHMS, Launch, Request, algorithms
+from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request, algorithms
 from worldline.primitives.layout import LL, MINIMUM, SLOT, ArenaLayout
 
 
@@ -35,19 +35,17 @@ def test_regions_do_not_overlap(world: int, size: int) -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5, 7, 8, 16])
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
-def test_a_full_chunk_fits_its_region(world: int, row: object) -> None:
-    assert row in ALGORITHMS
-    for name in (algorithm for algorithm in ALGORITHMS if algorithm is row):
-        layout = ArenaLayout(world, MINIMUM)
-        whole = chunk_elements(name, request(1 << 30, world), layout)
-        items = -(-whole // 4)
-        if name.protocol == "barrier":
-            assert items * 8 <= layout.staged_size
-        elif name.shots == 1:
-            assert world * items * SLOT <= layout.half
-        else:
-            assert -(-items // world) * world * SLOT <= layout.half // 2
-        assert whole > 0
+def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
+    layout = ArenaLayout(world, MINIMUM)
+    whole = chunk_elements(row, request(1 << 30, world), layout)
+    assert whole > 0
+    items = -(-whole // 4)
+    if row.protocol == "barrier":
+        assert items * 8 <= layout.staged_size
+    elif row.shots == 1:
+        assert world * items * SLOT <= layout.half
+    else:
+        assert -(-items // world) * world * SLOT <= layout.half // 2
 
 
 def test_names_are_unique_and_kernels_exist() -> None:

@@ -133,7 +133,7 @@ def test_init_names_the_ranks_that_did_not_come() -> None:
 def test_init_without_a_launcher_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(worldline.InvalidArgument, match="torchrun.*worldline.spawn"):
+    with pytest.raises(worldline.InvalidArgument, match=r"torchrun.*worldline.spawn"):
         worldline.init()
 
 
