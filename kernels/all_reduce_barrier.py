@@ -20,11 +20,11 @@ OPERATION = tl.constexpr(layout.OPERATIONS.index("all_reduce"))
 
 @kernel(do_not_specialize=["count", "limit_ns"])
 def all_reduce_barrier_one_shot(
-    source,
-    target,
-    table,
-    count,
-    limit_ns,
+    source: tl.int64,
+    target: tl.int64,
+    table: tl.int64,
+    count: tl.int64,
+    limit_ns: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,

@@ -34,11 +34,11 @@ def _share(owner, items, share, index, first):
 
 @kernel(do_not_specialize=["count", "limit_ns"])
 def all_reduce_ll_one_shot(
-    source,
-    target,
-    table,
-    count,
-    limit_ns,
+    source: tl.int64,
+    target: tl.int64,
+    table: tl.int64,
+    count: tl.int64,
+    limit_ns: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
@@ -119,11 +119,11 @@ def all_reduce_ll_one_shot(
 
 @kernel(do_not_specialize=["count", "limit_ns"])
 def all_reduce_ll_two_shot(
-    source,
-    target,
-    table,
-    count,
-    limit_ns,
+    source: tl.int64,
+    target: tl.int64,
+    table: tl.int64,
+    count: tl.int64,
+    limit_ns: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,

@@ -11,7 +11,7 @@ OPERATION = tl.constexpr(layout.OPERATIONS.index("barrier"))
 
 
 @kernel(do_not_specialize=["limit_ns"])
-def barrier_signals(table, limit_ns, RANK: tl.constexpr, WORLD: tl.constexpr):
+def barrier_signals(table: tl.int64, limit_ns: tl.int64, RANK: tl.constexpr, WORLD: tl.constexpr):
     """Wait until every rank has launched this kernel; one program."""
     table = table.to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)

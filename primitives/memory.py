@@ -56,16 +56,17 @@ class Provider(Protocol):
         What users call it.
     device_type : str
         The torch device type of the tensors it takes.
-    default_bytes : int
-        Bytes of each rank's arena unless the user says otherwise.
     """
 
     name: str
     device_type: str
-    default_bytes: int
 
     def unavailable(self) -> str | None:
         """Say why this machine cannot use it and the remedy, or None where it can."""
+        ...
+
+    def default_bytes(self, world_size: int) -> int:
+        """Bytes of each rank's arena unless the user says otherwise."""
         ...
 
     def prepare(self) -> None:

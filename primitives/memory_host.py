@@ -82,7 +82,10 @@ class HostProvider:
 
     name = "host"
     device_type = "cpu"
-    default_bytes = 8 << 20
+
+    def default_bytes(self, world_size: int) -> int:
+        """Share 64 MiB, what a container's shared memory holds by default, among the ranks."""
+        return min(8 << 20, (64 << 20) // world_size)
 
     def unavailable(self) -> str | None:
         """Say why this machine cannot use it, or None."""

@@ -14,7 +14,8 @@ import triton.language as tl
 
 from worldline.primitives.jit import INTERPRETED, device_function, host_any, host_yield
 
-SPINS = tl.constexpr(1024)
+SPINS = 1024
+"""Polls of a wait before it first looks at the clock."""
 
 _STORE_PAIR = tl.constexpr(
     """
@@ -35,7 +36,7 @@ _POLL_PAIR = tl.constexpr(
         .reg .b32 left, data, flag0, flag1;
         mov.b64 $0, 0;
         mov.b64 $1, 0;
-        mov.b32 left, 1024;
+        mov.b32 left, SPINS;
         setp.eq.u32 again, $4, 0;
         @again bra DONE;
     POLL:
@@ -50,7 +51,7 @@ _POLL_PAIR = tl.constexpr(
         @again bra POLL;
     DONE:
     }
-    """
+    """.replace("SPINS", str(SPINS))
 )
 
 _FENCE_SYSTEM = tl.constexpr("fence.acq_rel.sys; mov.b32 $0, 0;")

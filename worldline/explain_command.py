@@ -33,9 +33,8 @@ def main(args: argparse.Namespace) -> int:
     """Print the explanation; returns the exit status."""
     dtype, nbytes = parse_dtype(args.dtype), parse_size(args.size)
     provider = PROVIDERS[default_provider()]()
-    layout = ArenaLayout(
-        args.ranks, parse_size(args.arena) if args.arena else provider.default_bytes
-    )
+    arena = parse_size(args.arena) if args.arena else provider.default_bytes(max(1, args.ranks))
+    layout = ArenaLayout(args.ranks, arena)
     request = Request(
         args.collective,
         dtype,

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ from worldline.rank_server import RankProcess
 
 _GRACE = 5.0
 """Seconds that ranks get to end by themselves once one has failed."""
+_TAIL = 1.0
+"""Seconds that processes get to exit once their outcomes are known."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,10 @@ def run_ranks(
     """
     if not 1 <= ranks <= MAX_WORLD:
         raise InvalidArgument("ranks", ranks, f"must be 1 to {MAX_WORLD}")
+    if getattr(fn, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
+        raise InvalidArgument(
+            "fn", fn, "must be in a module or script file: new processes cannot import a session"
+        )
     try:
         # The server keeps the environment that it was started in; ranks get today's.
         work = pickle.dumps((fn, tuple(args), options, dict(os.environ)))
@@ -130,8 +137,8 @@ def run_ranks(
             started.append((process, reader))
         return _collect(started, timeout, wait_for_all)
     finally:
-        for process, reader in started:
-            _stop(process)
+        _stop([process for process, _ in started])
+        for _, reader in started:
             reader.close()
 
 
@@ -174,16 +181,16 @@ def _result(process: RankProcess, reader: connection.Connection) -> tuple[Any, s
     return value, failure
 
 
-def _stop(process: RankProcess) -> None:
-    """End a process that may be in the middle of a wait, and release what stands for it."""
-    process.join(_GRACE if process.exitcode is None and not process.is_alive() else 0.2)
-    if process.is_alive():
-        process.terminate()
-        process.join(1.0)
-    if process.is_alive():
-        process.kill()
+def _stop(processes: list[RankProcess]) -> None:
+    """End processes, some of them perhaps in the middle of a wait, and release their handles."""
+    until = time.monotonic() + _TAIL
+    for process in processes:
+        process.join(max(0.0, until - time.monotonic()))
+    for process in processes:
+        if process.is_alive():
+            process.kill()
         process.join()
-    process.close()
+        process.close()
 
 
 def _rank_main(work: bytes, rank: int, size: int, port: int, writer: connection.Connection) -> None:

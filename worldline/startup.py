@@ -90,6 +90,8 @@ def init(
     """
     launcher = _find_launcher(group)
     members = _members(launcher, ranks)
+    # Counted before anything can fail on one rank alone, so that a second try meets again.
+    prefix = _prefix(members)
     name = provider or default_provider()
     if name not in PROVIDERS:
         raise InvalidArgument("provider", name, f"must be one of {', '.join(PROVIDERS)}")
@@ -98,11 +100,11 @@ def init(
     if missing:
         raise ProviderError(f"provider {name}: {missing}")
     seconds = _seconds(timeout, launcher)
-    layout = ArenaLayout(len(members), arena_bytes or source.default_bytes)
+    layout = ArenaLayout(len(members), arena_bytes or source.default_bytes(len(members)))
     source.prepare()
     rendezvous = Rendezvous(
         launcher.store,
-        _prefix(members),
+        prefix,
         members.index(launcher.rank),
         len(members),
         seconds,

@@ -69,7 +69,7 @@ def cases(algorithms: list[str]) -> list[Case]:
                 Case(algorithm, arch, 2, 0, "float32", 0, 128),
                 Case(algorithm, arch, 3, 2, "float16", 2, 128, timeout=1.0),
                 Case(algorithm, arch, 4, 1, "bfloat16", 8, 256),
-                Case(algorithm, arch, 8, 7, "float32", 4, 256),
+                Case(algorithm, arch, 2, 1, "float32", 4, 256),
                 Case(algorithm, arch, 8, 3, "bfloat16", 0, 512),
             ]
         found += [Case(BARRIER, arch, 2, 1, timeout=1.0), Case(BARRIER, arch, 8, 5)]

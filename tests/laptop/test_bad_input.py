@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -134,6 +136,13 @@ def test_spawn_refuses_a_number_of_ranks(ranks: int) -> None:
 def test_spawn_refuses_a_lambda() -> None:
     with pytest.raises(worldline.InvalidArgument, match="importable"):
         worldline.spawn(lambda world: 0, 1)
+
+
+def test_spawn_refuses_a_function_of_a_session() -> None:
+    code = "import worldline\ndef f(world): pass\nworldline.spawn(f, 1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "InvalidArgument: fn=" in done.stderr
+    assert "cannot import a session" in done.stderr
 
 
 @pytest.mark.parametrize(

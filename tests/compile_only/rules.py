@@ -1,0 +1,233 @@
+"""What must hold of each build. A rule returns what breaks it, as lines for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tests.compile_only.builds import Build
+from tests.compile_only.cases import BARRIER, PER_ITEM
+from tests.compile_only.flow import Instruction
+from tests.compile_only.uniformity import parted_at_barriers
+
+REGISTERS = 128
+EPOCH_WORDS_PER_THREAD = 4
+"""512 epoch words, 128 threads."""
+
+
+def opcode(pattern: str) -> Callable[[Instruction], bool]:
+    """Return a test for instructions whose opcode matches as a whole."""
+    compiled = re.compile(pattern)
+    return lambda instruction: compiled.fullmatch(instruction.opcode) is not None
+
+
+LL_LOAD = opcode(r"LDG\.E\.128\.STRONG\.SYS")
+LL_STORE = opcode(r"STG\.E\.128\.STRONG\.SYS")
+WEAK_128 = opcode(r"(LDG|STG)\.E\.(ENL2\.)?(128|256)(?!.*STRONG).*")
+BLOCK_BARRIER = opcode(r"BAR\.SYNC.*")
+FENCE = opcode(r"MEMBAR\.(ALL|SC)\.SYS")
+PUBLISH = opcode(r"ATOMG\.E\.EXCH\.STRONG\.SYS")
+ACQUIRE = opcode(r"CCTL\.IVALL")
+WORD_LOAD = opcode(r"LDG\.E\.STRONG\.SYS")
+FLAG_POLL = opcode(r"(LDG\.E|ATOMG\.E\.ADD)\.STRONG\.SYS")
+WORD_STORE = opcode(r"STG\.E")
+DATA_LOAD = opcode(r"LDG\.E(\.64|\.U16)?")
+ITEM_STORE = opcode(r"STG\.E\.64")
+
+
+def _clock(instruction: Instruction) -> bool:
+    return "SR_GLOBALTIMER" in instruction.operands
+
+
+def _expect(what: str, found: int, wanted: int) -> list[str]:
+    return [] if found == wanted else [f"{found} {what}, not {wanted}"]
+
+
+def _is_ll(build: Build) -> bool:
+    return build.case.algorithm.startswith("ll_")
+
+
+def _signalled(build: Build) -> bool:
+    return not _is_ll(build)
+
+
+def slots_take_one_access(build: Build) -> list[str]:
+    """Each slot is written by one strong 128-bit store and polled by one such load."""
+    if not _is_ll(build):
+        return []
+    case, peers = build.case, build.case.world - 1
+    shots = 1 if case.algorithm == "ll_one_shot" else 2
+    # A receive polls once on the fast path and once in its waiting loop; one store clears slots.
+    loads, stores = 2 * shots * peers * case.per_thread, (shots * peers + 1) * case.per_thread
+    text, machine = build.ptx_flow, build.sass_flow
+    return [
+        *_expect(
+            "loads in PTX", len(text.find(opcode(r"ld\.relaxed\.sys\.global\.v2\.b64"))), loads
+        ),
+        *_expect(
+            "stores in PTX", len(text.find(opcode(r"st\.relaxed\.sys\.global\.v2\.b64"))), stores
+        ),
+        *_expect("loads in SASS", len(machine.find(LL_LOAD)), loads),
+        *_expect("stores in SASS", len(machine.find(LL_STORE)), stores),
+        *(f"weak: {machine.code[i]}" for i in machine.find(WEAK_128)),
+    ]
+
+
+def each_thread_spins_alone(build: Build) -> list[str]:
+    """A slot's load is in a loop that holds no block-wide barrier."""
+    if not _is_ll(build):
+        return []
+    flow, broken = build.sass_flow, []
+    for i in flow.find(LL_LOAD):
+        loop = flow.innermost_loop(i)
+        if not loop or any(map(BLOCK_BARRIER, loop)):
+            broken.append(f"not in a loop of its own: {flow.code[i]}")
+    return broken
+
+
+def waiting_loops_look_again(build: Build) -> list[str]:
+    """Every loop that reads the clock, to end at a deadline, polls in every round."""
+    flow, broken, waits = build.sass_flow, [], 0
+    for i in flow.find(_clock):
+        loop = flow.innermost_loop(i)
+        waits += bool(loop)
+        if _is_ll(build):
+            polls = any(map(LL_LOAD, loop))
+        else:
+            polls = any(map(FLAG_POLL, loop)) and any(map(ACQUIRE, loop))
+        if loop and not polls:
+            broken.append(f"a loop of {len(loop)} instructions reads the clock and no flag")
+    return broken if waits else ["no loop reads the clock"]
+
+
+def publish_follows_barrier_and_fence(build: Build) -> list[str]:
+    """Between staged data and the flag: a block-wide barrier, then a fence at system scope."""
+    if not _signalled(build):
+        return []
+    flow, peers = build.sass_flow, build.case.world - 1
+    barriers = 2 if build.case.algorithm != BARRIER else 1
+    early = flow.unseparated(ITEM_STORE, BLOCK_BARRIER, PUBLISH)
+    unfenced = flow.unseparated(BLOCK_BARRIER, FENCE, PUBLISH)
+    return [
+        *_expect("flags published", len(flow.find(PUBLISH)), barriers * peers),
+        *(f"no block-wide barrier before {line}" for line in early),
+        *(f"no fence before {line}" for line in unfenced),
+    ]
+
+
+def data_waits_for_the_block(build: Build) -> list[str]:
+    """Between one thread's acquire of a flag and all threads' loads: a block-wide barrier."""
+    if not _signalled(build):
+        return []
+    flow = build.sass_flow
+    peers, barriers = build.case.world - 1, 2 if build.case.algorithm != BARRIER else 1
+    return [
+        # One on the way in, one in the waiting loop.
+        *_expect("acquires", len(flow.find(ACQUIRE)), 2 * peers * barriers),
+        *(
+            f"no block-wide barrier before {line}"
+            for line in flow.unseparated(ACQUIRE, BLOCK_BARRIER, DATA_LOAD)
+        ),
+    ]
+
+
+def epoch_moves_after_all_have_read_it(build: Build) -> list[str]:
+    """Between the load of the epoch (or round) and its store: a block-wide barrier."""
+    if build.case.dtype == "float32" and not build.case.wide:
+        return []  # Output goes out in stores of the same width.
+    flow = build.sass_flow
+    stores = EPOCH_WORDS_PER_THREAD if _is_ll(build) else 1
+    return [
+        *_expect("stores of epochs", len(flow.find(WORD_STORE)), stores),
+        *(
+            f"no block-wide barrier before {line}"
+            for line in flow.unseparated(WORD_LOAD, BLOCK_BARRIER, WORD_STORE)
+        ),
+    ]
+
+
+def registers_suffice(build: Build) -> list[str]:
+    """No spills, and no more registers than the launch allows."""
+    spills = [str(i) for i in build.sass_flow.code if re.match(r"(STL|LDL)\b", i.opcode)]
+    return [
+        *spills,
+        *_expect("bytes of stack", build.stack, 0),
+        *([f"{build.registers} registers"] if build.registers > REGISTERS else []),
+    ]
+
+
+def sums_are_plain(build: Build) -> list[str]:
+    """Additions alone: nothing flushed, contracted or rounded another way."""
+    if build.case.algorithm == BARRIER:
+        return []
+    code = build.ptx_flow.code
+    floats = [i for i in code if re.search(r"\.(f16|bf16|f32)", i.opcode)]
+    known = re.compile(
+        r"add(\.rn)?\.f32(x2)?|cvt\.f32\.(f16|bf16)|cvt\.rn\.(f16|bf16)(x2)?\.f32"
+        r"|setp\.(nan|num|neu|equ)\.f32"
+    )
+    additions = sum(
+        2 if i.opcode.endswith("x2") else 1 for i in floats if i.opcode.startswith("add")
+    )
+    wanted = PER_ITEM[build.case.dtype] * (build.case.world - 1) * build.case.per_thread
+    machine = [i for i in build.sass_flow.code if re.match(r"FFMA|FMUL|.*\.FTZ", i.opcode)]
+    return [
+        *(str(i) for i in floats if not known.fullmatch(i.opcode)),
+        *(str(i) for i in machine),
+        *_expect("additions", additions, wanted),
+    ]
+
+
+def scopes_reach_the_system(build: Build) -> list[str]:
+    """Whatever has an order or is an atomic has system scope; nothing is cached as constant."""
+    ordered = re.compile(r".*\.(relaxed|acquire|release|acq_rel|sc)\b|(atom|red|fence|membar)\b")
+    return [
+        str(i)
+        for i in build.ptx_flow.code
+        if (ordered.match(i.opcode) and ".sys" not in i.opcode)
+        or re.search(r"\.(gpu|cta|cluster|nc)\b", i.opcode)
+    ]
+
+
+def wide_items_take_one_access(build: Build) -> list[str]:
+    """With WIDE, items are loaded and stored by 64-bit accesses and none that is narrower."""
+    case = build.case
+    if case.algorithm == BARRIER or not case.wide:
+        return []
+    loads = {"ll_one_shot": 2, "ll_two_shot": case.world, "barrier_one_shot": case.world + 1}
+    text, machine = build.ptx_flow, build.sass_flow
+    # Items are loaded under their mask; addresses of arenas always.
+    items = [i for i in text.find(opcode(r"ld\.global\.b64")) if text.code[i].guard]
+    return [
+        *_expect("loads of items", len(items), loads[case.algorithm] * case.per_thread),
+        *(str(text.code[i]) for i in text.find(opcode(r"(ld|st)\.global\.\w*(8|16)"))),
+        *(str(text.code[i]) for i in text.find(opcode(r"ld\.global\.\w*32"))),
+        *(str(machine.code[i]) for i in machine.find(opcode(r"(LDG|STG)\.E\.U?S?(8|16)"))),
+        *(str(machine.code[i]) for i in machine.find(opcode(r"LDG\.E"))),
+    ]
+
+
+def threads_part_at_no_barrier(build: Build) -> list[str]:
+    """No branch on a clock or on a peer's word, unless the block has agreed on it."""
+    return parted_at_barriers(build.ptx_flow)
+
+
+RULES: tuple[Callable[[Build], list[str]], ...] = (
+    slots_take_one_access,
+    each_thread_spins_alone,
+    waiting_loops_look_again,
+    publish_follows_barrier_and_fence,
+    data_waits_for_the_block,
+    epoch_moves_after_all_have_read_it,
+    registers_suffice,
+    sums_are_plain,
+    scopes_reach_the_system,
+    wide_items_take_one_access,
+    threads_part_at_no_barrier,
+)
+
+
+def broken(rule: Callable[[Build], list[str]], builds: list[Build]) -> dict[str, list[str]]:
+    """Return what breaks a rule, by case."""
+    found = {str(build.case): rule(build) for build in builds}
+    return {case: lines for case, lines in found.items() if lines}
