@@ -39,7 +39,9 @@ def require_module() -> Callable[[str], None]:
     """Give a function that skips (strict: fails) where a Python module is not installed."""
 
     def require(name: str) -> None:
-        if importlib.util.find_spec(name) is None:
+        spec = importlib.util.find_spec(name)
+        # A folder of that name in the repository would pass for a namespace package.
+        if spec is None or spec.origin is None:
             absent(f"needs {name}: pip install {name}")
 
     return require

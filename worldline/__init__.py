@@ -8,7 +8,7 @@ Triton nor a kernel.
 from worldline._version import __version__
 from worldline.explanation import Explanation
 from worldline.kernels.registry import Launch
-from worldline.launch import spawn
+from worldline.launch import Outcome, run_ranks, spawn
 from worldline.primitives.errors import (
     CollectiveTimeout,
     InvalidArgument,
@@ -29,6 +29,7 @@ __all__ = [
     "InvalidArgument",
     "Launch",
     "MismatchError",
+    "Outcome",
     "ProviderError",
     "RankFailed",
     "RendezvousTimeout",
@@ -38,5 +39,6 @@ __all__ = [
     "WorldlineError",
     "__version__",
     "init",
+    "run_ranks",
     "spawn",
 ]

@@ -158,9 +158,16 @@ class Memory:
         who.acquired.clear()
         who.read_by_all.clear()
 
-    def drain_one(self, who: Observer) -> None:
-        """Let one store become visible, the program's choice of location at random."""
-        self._commit_first(who, self._rng.choice(list(who.buffer)))
+    def pending(self, who: Observer) -> dict[int, list[int]]:
+        """List the locations of the program's stores under way, by arena."""
+        links: dict[int, list[int]] = {}
+        for location in who.buffer:
+            links.setdefault(location // self._stride, []).append(location)
+        return links
+
+    def drain(self, who: Observer, location: int) -> None:
+        """Let the oldest store to a location become visible."""
+        self._commit_first(who, location)
 
     def finish(self, who: Observer) -> View:
         """End of the kernel: all stores are visible; returns what the next kernel knows."""

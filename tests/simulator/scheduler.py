@@ -76,8 +76,10 @@ class Scheduler:
         self.steps = 0
         # Characters differ by seed: who is slow, how often tasks switch, how long stores linger.
         self._pace = [rng.choice((1.0, 1.0, 0.3, 0.03)) for _ in streams]
+        self._links = [[rng.choice((1.0, 1.0, 0.01)) for _ in streams] for _ in streams]
         self._switch = rng.choice((0.1, 0.5, 0.9))
         self._drain = rng.choice((0.02, 0.2, 0.6))
+        self._patience = rng.choice((0.5, 0.9))
         self._frozen: Program | None = None
         self._hub = greenlet.getcurrent()
 
@@ -138,15 +140,31 @@ class Scheduler:
         programs = [program for rank in self._running for program in rank]
         ready = [program for program in programs if self._awake(program)]
         storing = [program for program in programs if program.observer.buffer]
-        if storing and (not ready or self.rng.random() < self._drain):
-            self.memory.drain_one(self.rng.choice(storing).observer)
+        busy = [program for program in ready if not program.asleep]
+        if storing and self.rng.random() < (self._drain if busy else self._patience):
+            self._drain_some(storing)
             return
-        if not ready:
+        if busy and self.rng.random() < self._patience:
+            ready = busy
+        if not ready and not storing:
             waiting = "; ".join(map(str, programs))
             raise Hang(f"hang: no store is under way and all wait: {waiting}")
         if self.steps > _MAX_STEPS:
             raise Hang(f"no end after {self.steps} steps")
-        self._go_on(self._choose(ready), resume)
+        if ready:
+            self._go_on(self._choose(ready), resume)
+
+    def _drain_some(self, storing: list[Program]) -> None:
+        """Let stores to one arena become visible: each link has a pace of its own."""
+        links, paces = [], []
+        for program in storing:
+            for arena, locations in self.memory.pending(program.observer).items():
+                links.append((program, locations))
+                paces.append(self._links[program.rank][arena])
+        program, locations = self.rng.choices(links, paces)[0]
+        count = self.rng.choice((1, len(locations) // 4 + 1, len(locations)))
+        for location in self.rng.sample(locations, count):
+            self.memory.drain(program.observer, location)
 
     def _awake(self, program: Program) -> bool:
         news = self.memory.commits[program.rank] != program.woken_at

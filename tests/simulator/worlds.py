@@ -12,7 +12,7 @@ LL_NAMES = ("ll_one_shot", "ll_two_shot")
 NAMES = (*LL_NAMES, "barrier_one_shot")
 DTYPES = (torch.float32, torch.float32, torch.float16, torch.bfloat16)
 BEFORE_WRAP = 0xFFFFFFFF
-FAR = 600
+FAR = 1300
 """Elements of a float32 call whose slots lie far behind those of the small calls before."""
 
 
@@ -72,11 +72,11 @@ def wrap(seed: str) -> Scenario:
     rng = random.Random(seed)
     before = rng.choice((2, 3))
     small = tuple(
-        Call(rng.choice(LL_NAMES), rng.randint(2, 256), grid=rng.choice((1, 2)), block=64)
+        Call(rng.choice(LL_NAMES), rng.randint(2, 1000), grid=rng.choice((1, 2)), block=256)
         for _ in range(before)
     )
     large = tuple(
-        Call(rng.choice(LL_NAMES), FAR, grid=rng.choice((1, 2)), block=64) for _ in range(2)
+        Call(rng.choice(LL_NAMES), FAR, grid=rng.choice((1, 2)), block=256) for _ in range(2)
     )
     return Scenario(2, small + large, epoch=BEFORE_WRAP - before, stale_slots=True)
 
