@@ -11,6 +11,7 @@ import triton.language as tl
 from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
 from worldline.primitives.jit import kernel
+from worldline.primitives.memory_ops import address
 from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
 from worldline.primitives.signals import barrier, begin_round, end_round
 from worldline.primitives.vectors import load_item, store_item
@@ -37,14 +38,13 @@ def all_reduce_barrier_one_shot(
     Parameters are those of :func:`worldline.kernels.all_reduce_ll.all_reduce_ll_one_shot`, but
     for STAGED, the offset of the staged region in bytes. ``count`` is at most what it holds.
     """
-    table = table.to(tl.pointer_type(tl.int64))
+    table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
     block = tl.program_id(0)
     grid = tl.num_programs(0)
     lane = tl.arange(0, BLOCK)
-    per: tl.constexpr = elements_per_slot(DTYPE)
-    items = (count + (per - 1)) // per
-    staged = items * per
+    items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
+    staged = items * elements_per_slot(DTYPE)
     alive = lane_alive(arena)
     arrive = begin_round(arena, block)
 

@@ -16,6 +16,7 @@ from worldline.primitives.deadline import lane_alive
 from worldline.primitives.epochs import begin_epoch, clear_before_wrap, end_epoch
 from worldline.primitives.jit import device_function, kernel
 from worldline.primitives.ll import ll_recv, ll_send
+from worldline.primitives.memory_ops import address
 from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
 from worldline.primitives.vectors import load_item, store_item
 
@@ -62,7 +63,7 @@ def all_reduce_ll_one_shot(
         Own rank, ranks, code of the dtype, whether the tensors take 8-byte accesses, bytes of
         half the LL region, items to a program and pass.
     """
-    table = table.to(tl.pointer_type(tl.int64))
+    table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
     block = tl.program_id(0)
     grid = tl.num_programs(0)
@@ -135,7 +136,7 @@ def all_reduce_ll_two_shot(
 
     ``count`` is at most HALF / 32 / WORLD * WORLD * elements per slot.
     """
-    table = table.to(tl.pointer_type(tl.int64))
+    table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
     block = tl.program_id(0)
     grid = tl.num_programs(0)

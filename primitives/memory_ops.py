@@ -58,17 +58,27 @@ _FENCE_SYSTEM = tl.constexpr("fence.acq_rel.sys; mov.b32 $0, 0;")
 
 
 @device_function
-def store_pair(address, word0, word1, mask):
-    """Store two 64-bit words as one relaxed 16-byte vector, where ``mask`` holds."""
+def address(argument):
+    """Take an address that came as a kernel's argument.
+
+    The interpreter gives a small integer 32 bits whatever its annotation says, and some machines
+    have their heap below 2 GiB.
+    """
+    return argument.to(tl.int64)
+
+
+@device_function
+def store_pair(pair, word0, word1, mask):
+    """Store two 64-bit words at addresses ``pair`` as one relaxed 16-byte vector, masked."""
     if INTERPRETED:
-        pointer = address.to(tl.pointer_type(tl.int64))
+        pointer = pair.to(tl.pointer_type(tl.int64))
         tl.atomic_xchg(pointer, word0, mask=mask, sem="relaxed", scope="sys")
         tl.atomic_xchg(pointer + 1, word1, mask=mask, sem="relaxed", scope="sys")
     else:
         tl.inline_asm_elementwise(
             _STORE_PAIR,
             "=r,l,l,l,r,~{memory}",
-            [address, word0, word1, mask.to(tl.int32)],
+            [pair, word0, word1, mask.to(tl.int32)],
             dtype=tl.int32,
             is_pure=False,
             pack=1,
@@ -76,22 +86,22 @@ def store_pair(address, word0, word1, mask):
 
 
 @device_function
-def poll_pair(address, flag, mask):
-    """Load 16-byte slots until both upper halves equal ``flag``, at most ``SPINS`` times.
+def poll_pair(pair, flag, mask):
+    """Load 16 bytes at ``pair`` until both upper halves equal ``flag``, ``SPINS`` times at most.
 
     Returns the two 64-bit words as last seen: the caller looks at the flags. The twin loads once,
     so that a rank waiting in the interpreter soon yields to the one it waits for.
     """
     if INTERPRETED:
-        pointer = address.to(tl.pointer_type(tl.int64))
-        nothing = address * 0
+        pointer = pair.to(tl.pointer_type(tl.int64))
+        nothing = pair * 0
         word0 = tl.atomic_or(pointer, nothing, mask=mask, sem="relaxed", scope="sys")
         word1 = tl.atomic_or(pointer + 1, nothing, mask=mask, sem="relaxed", scope="sys")
     else:
         word0, word1 = tl.inline_asm_elementwise(
             _POLL_PAIR,
             "=&l,=&l,l,r,r,~{memory}",
-            [address, flag, mask.to(tl.int32)],
+            [pair, flag, mask.to(tl.int32)],
             dtype=(tl.int64, tl.int64),
             is_pure=False,
             pack=1,

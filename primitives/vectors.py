@@ -8,6 +8,7 @@ loads and stores does. Elements past the end read as zero and are not written.
 import triton.language as tl
 
 from worldline.primitives.jit import device_function
+from worldline.primitives.memory_ops import address
 from worldline.primitives.numerics import FLOAT32
 
 
@@ -17,13 +18,13 @@ def _half(pointer, index, count, mask):
 
 
 @device_function
-def load_item(address, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+def load_item(base, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
     """Load items; returns their two 32-bit data words.
 
     Parameters
     ----------
-    address : int64
-        The tensor's first element.
+    base : int64
+        Address of the tensor's first element.
     item : block of int64
         Item indices.
     count : int
@@ -36,16 +37,16 @@ def load_item(address, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexp
         1 where the address is 8-byte aligned and no item is partial.
     """
     if WIDE:
-        both = tl.load(address.to(tl.pointer_type(tl.int64)) + item, mask=mask, other=0)
+        both = tl.load(address(base).to(tl.pointer_type(tl.int64)) + item, mask=mask, other=0)
         word0 = both.to(tl.int32)
         word1 = (both >> 32).to(tl.int32)
     elif DTYPE == FLOAT32:
-        pointer = address.to(tl.pointer_type(tl.int32))
+        pointer = address(base).to(tl.pointer_type(tl.int32))
         first = item * 2
         word0 = tl.load(pointer + first, mask=mask & (first < count), other=0)
         word1 = tl.load(pointer + first + 1, mask=mask & (first + 1 < count), other=0)
     else:
-        pointer = address.to(tl.pointer_type(tl.int16))
+        pointer = address(base).to(tl.pointer_type(tl.int16))
         first = item * 4
         word0 = _half(pointer, first, count, mask) | (_half(pointer, first + 1, count, mask) << 16)
         word1 = _half(pointer, first + 2, count, mask) | (
@@ -55,18 +56,18 @@ def load_item(address, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexp
 
 
 @device_function
-def store_item(address, item, word0, word1, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+def store_item(base, item, word0, word1, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
     """Store items' two 32-bit data words; parameters as for :func:`load_item`."""
     if WIDE:
         both = (word0.to(tl.int64) & 0xFFFFFFFF) | (word1.to(tl.int64) << 32)
-        tl.store(address.to(tl.pointer_type(tl.int64)) + item, both, mask=mask)
+        tl.store(address(base).to(tl.pointer_type(tl.int64)) + item, both, mask=mask)
     elif DTYPE == FLOAT32:
-        pointer = address.to(tl.pointer_type(tl.int32))
+        pointer = address(base).to(tl.pointer_type(tl.int32))
         first = item * 2
         tl.store(pointer + first, word0, mask=mask & (first < count))
         tl.store(pointer + first + 1, word1, mask=mask & (first + 1 < count))
     else:
-        pointer = address.to(tl.pointer_type(tl.int16))
+        pointer = address(base).to(tl.pointer_type(tl.int16))
         first = item * 4
         tl.store(pointer + first, word0.to(tl.int16), mask=mask & (first < count))
         tl.store(pointer + first + 1, (word0 >> 16).to(tl.int16), mask=mask & (first + 1 < count))

@@ -115,7 +115,9 @@ def run_ranks(
     """
     if not 1 <= ranks <= MAX_WORLD:
         raise InvalidArgument("ranks", ranks, f"must be 1 to {MAX_WORLD}")
-    if getattr(fn, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
+    if getattr(fn, "__module__", "") == "__main__" and not hasattr(
+        sys.modules["__main__"], "__file__"
+    ):
         raise InvalidArgument(
             "fn", fn, "must be in a module or script file: new processes cannot import a session"
         )

@@ -87,6 +87,8 @@ def build(
         )
     assert done.returncode == 0, done.stderr[-4000:]
     answer = json.loads(done.stdout)
+    errors = [result["error"] for result in answer["results"] if "error" in result]
+    assert not errors, f"Triton {answer['triton']} refuses:\n" + "\n".join(errors)
     pairs = zip(wanted, answer["results"], strict=True)
     return answer["triton"], [Build(case, **result) for (case, _), result in pairs]
 

@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def compile_case(case: Case) -> Any:
     triton.runtime.driver.set_active(CompileOnlyDriver(case.arch))
     provider = CompilingProvider()
     arena = AddressOnlyArena(layout.ArenaLayout(case.world, ARENA_BYTES))
-    here = lane.Lane(provider, arena, case.rank, case.world, case.timeout)
+    here = lane.Lane(provider, arena, case.rank, case.world, 600.0)
     if case.algorithm == BARRIER:
         launch.run_barrier(here)
     else:
@@ -124,7 +125,10 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job: a case, and the tree to take Worldline from."""
     load(job["tree"])
     case = Case(**job["case"])
-    kernel = compile_case(case)
+    try:
+        kernel = compile_case(case)
+    except Exception as error:
+        return {"error": f"{case}: {traceback.format_exception_only(error)[-1]}"}
     sass, registers, stack = disassemble(kernel.asm["cubin"])
     return {"ptx": kernel.asm["ptx"], "sass": sass, "registers": registers, "stack": stack}
 

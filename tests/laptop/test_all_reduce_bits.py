@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import mmap
+import platform
 from typing import Any
 
 import pytest
@@ -153,4 +155,27 @@ def check_chunks(world: Any) -> list[str]:
 
 def test_larger_than_the_arena() -> None:
     for faults in worldline.spawn(check_chunks, 3, arena_bytes=106496):
+        assert faults == []
+
+
+def check_low_addresses(world: Any) -> list[str]:
+    """Tensors below 2 GiB, where some machines have their heap: addresses that fit 32 bits."""
+    size = 1 << 16
+    map_32bit = 0x40
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | map_32bit)
+    x = torch.frombuffer(memory, dtype=torch.float32)
+    assert x.data_ptr() < 2**31
+    faults = []
+    for name in NAMES:
+        inputs = [random_input(rank, x.numel(), x.dtype) for rank in range(world.size)]
+        x.copy_(inputs[world.rank])
+        world.all_reduce(x, out=x, algorithm=name)
+        if not same_bits(x, reference.all_reduce(inputs)):
+            faults.append(name)
+    return faults
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="MAP_32BIT is x86-64's")
+def test_low_addresses() -> None:
+    for faults in worldline.spawn(check_low_addresses, 2):
         assert faults == []

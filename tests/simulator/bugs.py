@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tests.simulator.planting import Edit, planted
 from tests.simulator.scenario import Scenario
-from tests.simulator.worlds import barriers, grids, mixed, one_shots, two_shots, wrap
+from tests.simulator.worlds import barriers, clears, grids, one_shots, wrap
 from worldline.kernels import all_reduce_barrier, all_reduce_ll
 from worldline.primitives import epochs, ll, signals
 
@@ -43,8 +43,7 @@ _ARRIVE = "    arrive = begin_round(arena, block)\n"
 _LEAVE = "    alive = barrier(block, arrive + 1, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
 
 BUGS = {
-    "single_buffer_one_shot": Bug(all_reduce_ll.all_reduce_ll_one_shot, (_HALF,), one_shots),
-    "single_buffer_two_shot": Bug(all_reduce_ll.all_reduce_ll_two_shot, (_HALF,), two_shots),
+    "single_buffer": Bug(all_reduce_ll.all_reduce_ll_one_shot, (_HALF,), one_shots),
     "flag_before_data": Bug(
         all_reduce_barrier.all_reduce_barrier_one_shot,
         ((_MEET, ""), (_ARRIVE, _ARRIVE + _MEET)),
@@ -87,7 +86,7 @@ BUGS = {
         wrap,
     ),
     "clear_without_fence": Bug(
-        epochs.clear_before_wrap, (("        fence_system(lane)\n", ""),), wrap
+        epochs.clear_before_wrap, (("        fence_system(lane)\n", ""),), clears
     ),
     "clear_the_wrong_half": Bug(
         epochs.clear_before_wrap, (("((epoch + 1) & 1)", "(epoch & 1)"),), wrap

@@ -75,8 +75,8 @@ class Scheduler:
         self.current: Program | None = None
         self.steps = 0
         # Characters differ by seed: who is slow, how often tasks switch, how long stores linger.
-        self._pace = [rng.choice((1.0, 1.0, 0.3, 0.03)) for _ in streams]
-        self._links = [[rng.choice((1.0, 1.0, 0.01)) for _ in streams] for _ in streams]
+        self._pace = [rng.choice((1.0, 0.1, 0.003)) for _ in streams]
+        self._links = [[rng.choice((1.0, 0.001)) for _ in streams] for _ in streams]
         self._switch = rng.choice((0.1, 0.5, 0.9))
         self._drain = rng.choice((0.02, 0.2, 0.6))
         self._patience = rng.choice((0.5, 0.9))

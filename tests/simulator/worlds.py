@@ -12,18 +12,13 @@ LL_NAMES = ("ll_one_shot", "ll_two_shot")
 NAMES = (*LL_NAMES, "barrier_one_shot")
 DTYPES = (torch.float32, torch.float32, torch.float16, torch.bfloat16)
 BEFORE_WRAP = 0xFFFFFFFF
-FAR = 1300
+FAR = 1000
 """Elements of a float32 call whose slots lie far behind those of the small calls before."""
 
 
 def one_shots(seed: str) -> Scenario:
     """Small one-shot calls one after another."""
     return _repeated("ll_one_shot", random.Random(seed))
-
-
-def two_shots(seed: str) -> Scenario:
-    """Small two-shot calls one after another."""
-    return _repeated("ll_two_shot", random.Random(seed))
 
 
 def barriers(seed: str) -> Scenario:
@@ -72,13 +67,20 @@ def wrap(seed: str) -> Scenario:
     rng = random.Random(seed)
     before = rng.choice((2, 3))
     small = tuple(
-        Call(rng.choice(LL_NAMES), rng.randint(2, 1000), grid=rng.choice((1, 2)), block=256)
+        Call(rng.choice(LL_NAMES), rng.choice((2, 100, FAR)), grid=rng.choice((1, 2)), block=256)
         for _ in range(before)
     )
     large = tuple(
         Call(rng.choice(LL_NAMES), FAR, grid=rng.choice((1, 2)), block=256) for _ in range(2)
     )
     return Scenario(2, small + large, epoch=BEFORE_WRAP - before, stale_slots=True)
+
+
+def clears(seed: str) -> Scenario:
+    """Small calls around the last epochs before the wrap, which clear slots."""
+    rng = random.Random(seed)
+    calls = tuple(Call(rng.choice(LL_NAMES), rng.randint(2, 64), block=256) for _ in range(4))
+    return Scenario(2, calls, epoch=BEFORE_WRAP - 3)
 
 
 WORLDS = {"mixed": mixed, "wrap": wrap, "grids": grids, "barriers": barriers}
