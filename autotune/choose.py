@@ -11,7 +11,8 @@ import bisect
 from dataclasses import dataclass
 
 from worldline.kernels.registry import Algorithm, Launch, Request, algorithm, algorithms
-from worldline.primitives.errors import UnsupportedError
+from worldline.primitives.errors import InvalidArgument, UnsupportedError
+from worldline.primitives.layout import THREADS
 
 _ALWAYS = 1 << 62
 _ONE_SHOT_UP_TO = ((2, _ALWAYS), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
@@ -55,10 +56,13 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
     Raises
     ------
     InvalidArgument
-        For a name that the registry does not have.
+        For a name that the registry does not have, or a launch too narrow for a GPU.
     UnsupportedError
         When nothing can serve, with every reason.
     """
+    if launch and request.device_type != "cpu" and launch.block < THREADS:
+        # Narrower than its threads, a block's warps would each reduce a copy and could disagree.
+        raise InvalidArgument("launch.block", launch.block, f"must be at least {THREADS} on a GPU")
     asked = (algorithm(request.collective, name),) if name else algorithms(request.collective)
     verdicts = [(row, row.supports(request)) for row in asked]
     refused = tuple((row.name, reason) for row, reason in verdicts if reason is not None)

@@ -11,7 +11,7 @@ import triton.language as tl
 from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
 from worldline.primitives.jit import kernel
-from worldline.primitives.memory_ops import address
+from worldline.primitives.memory_ops import address, agreed
 from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
 from worldline.primitives.signals import barrier, begin_round, end_round
 from worldline.primitives.vectors import load_item, store_item
@@ -45,7 +45,7 @@ def all_reduce_barrier_one_shot(
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     staged = items * elements_per_slot(DTYPE)
-    alive = lane_alive(arena)
+    alive = agreed(lane_alive(arena))
     arrive = begin_round(arena, block)
 
     for start in range(block * BLOCK, items, grid * BLOCK):

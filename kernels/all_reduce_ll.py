@@ -5,8 +5,9 @@ input is cut into one share to a rank; each rank sends share p to its owner p, r
 and sends the result to all. Both wait in program b only for the peers' program b, so the
 interpreter, which runs programs one after another, can run both.
 
-In one launch, all ranks use equal grids. Every program exchanges at least one slot with every peer
-in both directions (:mod:`worldline.primitives.ll`), a token where there is no data.
+In one launch, all ranks use equal grids, with at most as many programs as there are blocks of
+items. Every program exchanges at least one slot with every peer in both directions
+(:mod:`worldline.primitives.ll`); in the two-shot, a token where a share has no data.
 """
 
 import triton.language as tl

@@ -6,10 +6,10 @@ import torch
 
 from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import SLOT, ArenaLayout
+from worldline.primitives.layout import SLOT, THREADS, ArenaLayout
 
 ITEM = SLOT // 2
-COMPILE = {"num_warps": 4, "maxnreg": 128}
+COMPILE = {"num_warps": THREADS // 32, "maxnreg": 168}
 """Triton's options for every kernel: left to itself ptxas keeps to 32 registers and may spill."""
 
 
@@ -44,6 +44,8 @@ def run(
         read, write = source.data_ptr() + start * size, target.data_ptr() + start * size
         items = algorithm.items(-(-count // request.per_slot), lane.size)
         wide = (read | write) % ITEM == 0 and count % request.per_slot == 0
+        # Fewer programs where there are fewer items is a condition of safety: each program must
+        # exchange a slot with every peer, and one without items would not.
         lane.provider.launch(
             kernel,
             min(shape.grid, -(-items // shape.block)),

@@ -69,5 +69,6 @@ def clear_before_wrap(arena, epoch, block, grid, HALF: tl.constexpr, BLOCK: tl.c
         for start in range(block * BLOCK, HALF // SLOT, grid * BLOCK):
             slot = (start + lane).to(tl.int64)
             store_pair(base + slot * SLOT, slot * 0, slot * 0, slot < HALF // SLOT)
-        fence_system(lane)
+        # In this order: a thread's fence covers other threads' zeroes only after the barrier.
         tl.debug_barrier()
+        fence_system(lane)

@@ -27,6 +27,15 @@ if interpreting():
         sanitize_overflow=False
     )
 
+    _patch_tensor = _interpreter._patch_lang_tensor
+
+    def _patch_tensor_and_index(tensor: Any, scope: Any) -> None:
+        """Patch as Triton does, and let version 3.6's range() take scalars with numpy 2.4."""
+        _patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+    _interpreter._patch_lang_tensor = _patch_tensor_and_index
+
     class _DeviceFunction(_interpreter.InterpretedFunction):
         """A device function that relies on its kernel's patching of ``triton.language``.
 

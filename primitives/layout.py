@@ -21,6 +21,7 @@ from worldline.primitives.errors import InvalidArgument
 
 MAX_BLOCKS = 512
 MAX_WORLD = 16
+THREADS = 128
 PAGE = 4096
 SLOT = 16
 

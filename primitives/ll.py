@@ -36,8 +36,8 @@ slot from r with epoch e - 1, so r's kernel e - 1 was running, so r's kernel e -
 with it all its reads. The argument uses kernel boundaries, not blocks: no grid appears in it. It
 needs every kernel to receive from every peer, whatever the peer owns. The rule here is stronger:
 every *block* exchanges at least one slot with every peer, in both directions, in every epoch (the
-wrap needs it, see :mod:`worldline.primitives.epochs`); a block without data for a peer sends its
-first slot as a token.
+wrap needs it, see :mod:`worldline.primitives.epochs`). So a launch has no more blocks than it has
+items for, and a block whose peer owns none of its items sends its first slot as a token.
 
 Memory order
 ------------
@@ -61,7 +61,7 @@ from worldline.primitives.deadline import (
     show_waiting,
 )
 from worldline.primitives.jit import device_function
-from worldline.primitives.memory_ops import any_true, pause, poll_pair, store_pair
+from worldline.primitives.memory_ops import agreed, any_true, pause, poll_pair, store_pair
 
 _NO_SLOT = tl.constexpr(0x7FFFFFFF)
 
@@ -156,8 +156,10 @@ def ll_recv(
                 show_waiting(arena, source)
                 dead = tl.load((arena + DEAD).to(tl.pointer_type(tl.int64)), volatile=True)
                 late = (clock_ns() - started) > limit_ns
-                if late | (dead != 0):
-                    if dead == 0:
+                # Each thread has read both for itself.
+                verdict = agreed(tl.where(dead != 0, 2, late.to(tl.int32)))
+                if verdict != 0:
+                    if verdict == 1:
                         number = tl.where(missing, slot.to(tl.int32), _NO_SLOT)
                         first = tl.min(number, axis=0)
                         flag0 = (word0 >> 32).to(tl.int32)

@@ -12,10 +12,13 @@ each element must prove itself. The twins are two 64-bit atomics, which is all t
 
 import triton.language as tl
 
+from worldline.primitives import layout
 from worldline.primitives.jit import INTERPRETED, device_function, host_any, host_yield
 
 SPINS = 1024
 """Polls of a wait before it first looks at the clock."""
+
+THREADS = tl.constexpr(layout.THREADS)
 
 _STORE_PAIR = tl.constexpr(
     """
@@ -116,6 +119,22 @@ def any_true(condition):
         result = host_any(condition)
     else:
         result = tl.max(condition.to(tl.int32), axis=0)
+    return result
+
+
+@device_function
+def agreed(value):
+    """Return the largest of the threads' copies of an int32 scalar: one value for the block.
+
+    A scalar is one copy a thread. Copies differ where each thread read the clock, or a word that
+    a peer may write meanwhile. No branch may hang on such a scalar before the block has agreed:
+    warps that part meet different block-wide barriers and mix up the scratch between them. The
+    reduction is as wide as the program: in a narrower one each warp would have its own verdict.
+    """
+    if INTERPRETED:
+        result = value
+    else:
+        result = tl.max(value + tl.zeros((THREADS,), tl.int32), axis=0)
     return result
 
 

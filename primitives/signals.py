@@ -21,7 +21,7 @@ import triton.language as tl
 from worldline.primitives import layout
 from worldline.primitives.deadline import DEAD, clock_ns, give_way, report_timeout, show_waiting
 from worldline.primitives.jit import device_function
-from worldline.primitives.memory_ops import pause
+from worldline.primitives.memory_ops import agreed, pause
 
 ROUNDS = tl.constexpr(layout.ROUNDS)
 FLAGS = tl.constexpr(layout.FLAGS)
@@ -65,8 +65,10 @@ def wait_signal(
                 show_waiting(arena, source)
                 dead = tl.load((arena + DEAD).to(tl.pointer_type(tl.int64)), volatile=True)
                 late = (clock_ns() - started) > limit_ns
-                if late | (dead != 0):
-                    if dead == 0:
+                # Each thread has read both for itself.
+                verdict = agreed(tl.where(dead != 0, 2, late.to(tl.int32)))
+                if verdict != 0:
+                    if verdict == 1:
                         report_timeout(
                             arena, table, operation, value, source, block, value, seen, RANK, WORLD
                         )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class TritonUnavailable(Exception):
-    """This version is not here and cannot be had; the message says why."""
+    """A version that is not here and cannot be had; the message says why."""
 
 
 def folder(version: str) -> Path:

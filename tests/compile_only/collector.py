@@ -74,7 +74,10 @@ class AddressOnlyArena:
 
 
 def load(tree: str | None) -> None:
-    """Make the next ``import worldline`` take the copy under ``tree``; None: the true one."""
+    """Make the next ``import worldline`` take the copy under ``tree``; None: the true one.
+
+    Copies lie in folders named ``planted``; one at a time is on the path.
+    """
     for name in [name for name in sys.modules if name.partition(".")[0] == "worldline"]:
         del sys.modules[name]
     sys.path[:] = [path for path in sys.path if not path.endswith("planted")]
@@ -113,8 +116,10 @@ def disassemble(cubin: bytes) -> tuple[str, int, int]:
         file.write(cubin)
         file.flush()
         sass, usage = (
-            subprocess.run([*command, file.name], capture_output=True, text=True, check=True).stdout
-            for command in ([TOOLS / "nvdisasm", "-c"], [TOOLS / "cuobjdump", "-res-usage"])
+            subprocess.run(
+                [TOOLS / tool, option, file.name], capture_output=True, text=True, check=True
+            ).stdout
+            for tool, option in (("nvdisasm", "-c"), ("cuobjdump", "-res-usage"))
         )
     found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
     assert found, usage

@@ -41,13 +41,13 @@ class Plant:
 _ASM_POLL = """        word0, word1 = tl.inline_asm_elementwise(
             _POLL_PAIR,
             "=&l,=&l,l,r,r,~{memory}",
-            [address, flag, mask.to(tl.int32)],
+            [pair, flag, mask.to(tl.int32)],
             dtype=(tl.int64, tl.int64),
             is_pure=False,
             pack=1,
         )
 """
-_PLAIN_POLL = """        pointer = address.to(tl.pointer_type(tl.int64))
+_PLAIN_POLL = """        pointer = pair.to(tl.pointer_type(tl.int64))
         word0 = tl.load(pointer, mask=mask, other=0)
         word1 = tl.load(pointer + 1, mask=mask, other=0)
 """
@@ -60,8 +60,8 @@ PLANTS = {
         "waiting_loops_look_again",
         LL,
         "primitives/memory_ops.py",
-        _ASM_POLL,
-        _ASM_POLL.replace("is_pure=False", "is_pure=True"),
+        "dtype=(tl.int64, tl.int64),\n            is_pure=False",
+        "dtype=(tl.int64, tl.int64),\n            is_pure=True",
     ),
     "a poll by plain loads": Plant(
         "waiting_loops_look_again", LL, "primitives/memory_ops.py", _ASM_POLL, _PLAIN_POLL
@@ -90,6 +90,13 @@ PLANTS = {
         'tl.atomic_xchg(flag, value, sem="release"',
         'tl.atomic_xchg(flag, value, sem="relaxed"',
     ),
+    "a flag polled relaxed": Plant(
+        "data_waits_for_the_block",
+        BARRIER,
+        "primitives/signals.py",
+        'pause()\n            seen = tl.atomic_add(flag, nothing, sem="acquire"',
+        'pause()\n            seen = tl.atomic_add(flag, nothing, sem="relaxed"',
+    ),
     "a flag published to the own GPU": Plant(
         "scopes_reach_the_system",
         BARRIER,
@@ -105,7 +112,11 @@ PLANTS = {
         "    word = block",
     ),
     "a launch with few registers": Plant(
-        "registers_suffice", LL, "kernels/launch.py", '"maxnreg": 128', '"maxnreg": 24'
+        "registers_suffice",
+        LL,
+        "kernels/launch.py",
+        "**COMPILE,\n            **algorithm.constants(layout),",
+        "**COMPILE | {'maxnreg': 24},\n            **algorithm.constants(layout),",
     ),
     "a sum contracted with a product": Plant(
         "sums_are_plain",
@@ -118,8 +129,8 @@ PLANTS = {
         "wide_items_take_one_access",
         LL,
         "primitives/vectors.py",
-        "    if WIDE:\n        both = tl.load",
-        "    if WIDE and DTYPE != FLOAT32:\n        both = tl.load",
+        "    if WIDE:\n        both = tl.load(",
+        "    if WIDE and DTYPE != FLOAT32:\n        both = tl.load(",
     ),
     "threads that part on the clock": Plant(
         "threads_part_at_no_barrier",

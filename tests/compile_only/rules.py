@@ -10,7 +10,8 @@ from tests.compile_only.cases import BARRIER, PER_ITEM
 from tests.compile_only.flow import Instruction
 from tests.compile_only.uniformity import parted_at_barriers
 
-REGISTERS = 128
+REGISTERS = 168
+"""Three blocks of 128 threads still fit on a multiprocessor."""
 EPOCH_WORDS_PER_THREAD = 4
 """512 epoch words, 128 threads."""
 

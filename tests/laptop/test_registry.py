@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -78,6 +80,13 @@ def test_the_callers_own_choice_wins() -> None:
     assert choice.algorithm.name == "barrier_one_shot"
     assert choice.launch == Launch(16, 3)
     assert choice.reason == "the caller asked for it"
+
+
+def test_a_launch_narrower_than_a_gpu_block_is_refused_there() -> None:
+    on_gpu = dataclasses.replace(request(64, 2), device_type="cuda")
+    with pytest.raises(InvalidArgument, match=r"launch.block=64"):
+        choose(on_gpu, launch=Launch(64, 1))
+    assert choose(request(64, 2), launch=Launch(64, 1)).launch.block == 64
 
 
 def test_refusals_list_every_reason() -> None:

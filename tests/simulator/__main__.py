@@ -58,9 +58,13 @@ def main() -> None:
     parser.add_argument("--bug", choices=sorted(BUGS), help="plant it, in its own world")
     parser.add_argument("--seeds", default="0:10", help="first:end")
     parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--list-bugs", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     patch_language(barrier_signals)
+    if options.list_bugs:
+        print(*sorted(BUGS))
+        return
     if options.serve:
         serve()
         return

@@ -36,22 +36,23 @@ _HALF = (
     "half = LL + (epoch & 1).to(tl.int64) * HALF",
     "half = LL + (epoch & 0).to(tl.int64) * HALF",
 )
-_MEET = (
-    "    alive = barrier(block, arrive, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
-)
 _ARRIVE = "    arrive = begin_round(arena, block)\n"
-_LEAVE = "    alive = barrier(block, arrive + 1, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
+_MEET = (
+    "    alive = barrier(block, arrive{}, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
+)
+_FIRST, _SECOND = _MEET.format(""), _MEET.format(" + 1")
+_ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
 
 BUGS = {
     "single_buffer": Bug(all_reduce_ll.all_reduce_ll_one_shot, (_HALF,), one_shots),
     "flag_before_data": Bug(
         all_reduce_barrier.all_reduce_barrier_one_shot,
-        ((_MEET, ""), (_ARRIVE, _ARRIVE + _MEET)),
+        ((_FIRST, ""), (_ARRIVE, _ARRIVE + _FIRST)),
         barriers,
     ),
     "no_second_barrier": Bug(
         all_reduce_barrier.all_reduce_barrier_one_shot,
-        ((_LEAVE, ""), ("end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)")),
+        ((_SECOND, ""), (_ROUND, _SHORT_ROUND)),
         barriers,
     ),
     "relaxed_publish": Bug(signals.put_signal, (('sem="release"', 'sem="relaxed"'),), barriers),
@@ -87,6 +88,16 @@ BUGS = {
     ),
     "clear_without_fence": Bug(
         epochs.clear_before_wrap, (("        fence_system(lane)\n", ""),), clears
+    ),
+    "fence_before_block_barrier": Bug(
+        epochs.clear_before_wrap,
+        (
+            (
+                "        tl.debug_barrier()\n        fence_system(lane)\n",
+                "        fence_system(lane)\n        tl.debug_barrier()\n",
+            ),
+        ),
+        clears,
     ),
     "clear_the_wrong_half": Bug(
         epochs.clear_before_wrap, (("((epoch + 1) & 1)", "(epoch & 1)"),), wrap

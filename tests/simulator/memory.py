@@ -36,7 +36,6 @@ class Pending:
     value: int
     view: View
     covered: bool = False
-    fenced: bool = False
 
 
 @dataclass
@@ -139,18 +138,14 @@ class Memory:
         self._append(who, location, value, view)
 
     def fence(self, who: Observer) -> None:
-        """Fence by every thread: each covers its own stores, and others' before a barrier."""
+        """Fence by every thread: covers what the block stored before its last barrier."""
         self._commit(who, lambda pending: pending.covered)
-        for stores in who.buffer.values():
-            for pending in stores:
-                pending.fenced = True
         who.acquired.extend(who.heard.values())
         who.heard.clear()
         who.published = dict(who.floors)
 
     def barrier(self, who: Observer) -> None:
         """Block barrier: what one thread has done or learned holds for all."""
-        self._commit(who, lambda pending: pending.fenced)
         for stores in who.buffer.values():
             for pending in stores:
                 pending.covered = True

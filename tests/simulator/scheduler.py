@@ -45,6 +45,7 @@ class Program:
     number: int
     """The launch's place in its rank's stream."""
     observer: Observer
+    pace: float
     task: greenlet.greenlet = field(init=False)
     asleep: bool = False
     woken_at: int = -1
@@ -76,7 +77,7 @@ class Scheduler:
         self.steps = 0
         # Characters differ by seed: who is slow, how often tasks switch, how long stores linger.
         self._pace = [rng.choice((1.0, 0.1, 0.003)) for _ in streams]
-        self._links = [[rng.choice((1.0, 0.001)) for _ in streams] for _ in streams]
+        self._links = self._draw_links(len(streams))
         self._switch = rng.choice((0.1, 0.5, 0.9))
         self._drain = rng.choice((0.02, 0.2, 0.6))
         self._patience = rng.choice((0.5, 0.9))
@@ -125,6 +126,12 @@ class Scheduler:
         assert self.current is not None
         return self.current
 
+    def _draw_links(self, ranks: int) -> list[list[float]]:
+        """Draw the pace of stores from each rank to each: any mix, or slow ones at home alone."""
+        if self.rng.random() < 0.5:
+            return [[0.001 if to == of else 1.0 for to in range(ranks)] for of in range(ranks)]
+        return [[self.rng.choice((1.0, 0.001)) for _ in range(ranks)] for _ in range(ranks)]
+
     def _start_next(self, rank: int) -> None:
         if not self._queues[rank]:
             return
@@ -132,7 +139,8 @@ class Scheduler:
         # A copy: stores under way carry the old one.
         known = dict(self._ended[rank])
         for block in range(launch.grid):
-            program = Program(rank, block, launch, number, Observer(dict(known), known))
+            pace = self._pace[rank] * self.rng.choice((1.0, 1.0, 0.01))
+            program = Program(rank, block, launch, number, Observer(dict(known), known), pace)
             program.task = greenlet.greenlet(launch.body)
             self._running[rank].append(program)
 
@@ -142,7 +150,7 @@ class Scheduler:
         storing = [program for program in programs if program.observer.buffer]
         busy = [program for program in ready if not program.asleep]
         if storing and self.rng.random() < (self._drain if busy else self._patience):
-            self._drain_some(storing)
+            self._drain_some(storing, hurry=not ready)
             return
         if busy and self.rng.random() < self._patience:
             ready = busy
@@ -154,17 +162,18 @@ class Scheduler:
         if ready:
             self._go_on(self._choose(ready), resume)
 
-    def _drain_some(self, storing: list[Program]) -> None:
+    def _drain_some(self, storing: list[Program], *, hurry: bool) -> None:
         """Let stores to one arena become visible: each link has a pace of its own."""
-        links, paces = [], []
-        for program in storing:
-            for arena, locations in self.memory.pending(program.observer).items():
-                links.append((program, locations))
-                paces.append(self._links[program.rank][arena])
-        program, locations = self.rng.choices(links, paces)[0]
-        count = self.rng.choice((1, len(locations) // 4 + 1, len(locations)))
-        for location in self.rng.sample(locations, count):
-            self.memory.drain(program.observer, location)
+        links = [
+            (self._links[program.rank][arena], program.observer, locations)
+            for program in storing
+            for arena, locations in self.memory.pending(program.observer).items()
+        ]
+        pace, observer, locations = self.rng.choices(links, [link[0] for link in links])[0]
+        if hurry or self.rng.random() < pace:
+            count = self.rng.choice((1, len(locations) // 4 + 1, len(locations)))
+            for location in self.rng.sample(locations, count):
+                self.memory.drain(observer, location)
 
     def _awake(self, program: Program) -> bool:
         news = self.memory.commits[program.rank] != program.woken_at
@@ -174,7 +183,7 @@ class Scheduler:
         if self.rng.random() < 1 / 64:
             self._frozen = self.rng.choice(ready)
         others = [program for program in ready if program is not self._frozen] or ready
-        weights = [self._pace[program.rank] for program in others]
+        weights = [program.pace for program in others]
         return self.rng.choices(others, weights)[0]
 
     def _go_on(self, program: Program, resume: Callable[[Program], None]) -> None:

@@ -12,6 +12,8 @@ LL_NAMES = ("ll_one_shot", "ll_two_shot")
 NAMES = (*LL_NAMES, "barrier_one_shot")
 DTYPES = (torch.float32, torch.float32, torch.float16, torch.bfloat16)
 BEFORE_WRAP = 0xFFFFFFFF
+CHUNKED = 1700
+"""Elements of a call that takes several launches."""
 FAR = 1000
 """Elements of a float32 call whose slots lie far behind those of the small calls before."""
 
@@ -44,18 +46,20 @@ def mixed(seed: str) -> Scenario:
     """Everything: sizes, algorithms, grids, dtypes, alignments, in place or not, 2 to 4 ranks."""
     rng = random.Random(seed)
     calls = tuple(_any_call(rng) for _ in range(rng.randint(3, 5)))
-    return Scenario(rng.choice((2, 2, 3, 4)), calls, epoch=rng.choice((0, BEFORE_WRAP - 1)))
+    epoch = rng.choice((0, 0, 0, BEFORE_WRAP - 1, BEFORE_WRAP - 2, BEFORE_WRAP - 3))
+    return Scenario(rng.choice((2, 3, 4)), calls, epoch)
 
 
 def _any_call(rng: random.Random) -> Call:
-    name = rng.choice((*NAMES, "barrier"))
+    name = rng.choice((*NAMES, *NAMES, "barrier"))
     if name == "barrier":
         return Call(name)
+    chunked = rng.random() < 0.1
     return Call(
         name,
-        count=rng.choice((1, 2, 7, 33, 64)),
+        count=CHUNKED if chunked else rng.choice((1, 2, 7, 33, 64, 100)),
         grid=rng.randint(1, 4),
-        block=rng.choice((4, 8, 16)),
+        block=256 if chunked else rng.choice((8, 16, 32)),
         dtype=rng.choice(DTYPES),
         offset=rng.randint(0, 1),
         in_place=rng.random() < 0.5,
@@ -83,4 +87,4 @@ def clears(seed: str) -> Scenario:
     return Scenario(2, calls, epoch=BEFORE_WRAP - 3)
 
 
-WORLDS = {"mixed": mixed, "wrap": wrap, "grids": grids, "barriers": barriers}
+WORLDS = {"mixed": mixed, "wrap": wrap, "clears": clears, "grids": grids, "barriers": barriers}
