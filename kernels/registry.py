@@ -13,11 +13,15 @@ from typing import Any
 
 import torch
 
+from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.layout import MAX_BLOCKS, SLOT, ArenaLayout
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
+
+
+MAX_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Launch:
     Parameters
     ----------
     block : int
-        Items of 8 bytes to a program and pass; a power of two.
+        Items of 8 bytes to a program and pass; a power of two, at most 65536.
     grid : int
         Programs at most; fewer are started where there is less work.
     """
@@ -74,10 +78,10 @@ class Launch:
     grid: int
 
     def __post_init__(self) -> None:
-        if self.block < 1 or self.block & (self.block - 1):
+        whole_number("launch.block", self.block, 1, MAX_BLOCK)
+        if self.block & (self.block - 1):
             raise InvalidArgument("launch.block", self.block, "must be a power of two")
-        if not 1 <= self.grid <= MAX_BLOCKS:
-            raise InvalidArgument("launch.grid", self.grid, f"must be 1 to {MAX_BLOCKS}")
+        whole_number("launch.grid", self.grid, 1, MAX_BLOCKS)
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,4 @@ def algorithm(collective: str, name: str) -> Algorithm:
         Listing the names that exist.
     """
     rows = {row.name: row for row in algorithms(collective)}
-    if name not in rows:
-        raise InvalidArgument("algorithm", name, f"must be one of {', '.join(sorted(rows))}")
-    return rows[name]
+    return rows[text("algorithm", name, tuple(rows))]

@@ -74,7 +74,50 @@ class RendezvousTimeout(WorldlineError, TimeoutError):
         return type(self), (self.what, self.missing, self.seconds)
 
 
-class CollectiveTimeout(WorldlineError, TimeoutError):
+class CollectiveError(WorldlineError):
+    """A collective that did not end as it should on some rank; the lane is dead.
+
+    All ranks call ``World.recover()``, or the survivors make a new world.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    operation : str
+        The collective that was running.
+    rank : int
+        The rank that raises, in this world.
+    peer : int
+        The rank to look at, in this world.
+    """
+
+    def __init__(self, message: str, operation: str, rank: int, peer: int) -> None:
+        super().__init__(
+            f"{message} The lane is dead: call World.recover() on all ranks, or make a new world "
+            f"of the survivors."
+        )
+        self.operation, self.rank, self.peer = operation, rank, peer
+
+
+class CollectiveAborted(CollectiveError):
+    """A rank left a collective in the middle: an exception ended its call.
+
+    Parameters
+    ----------
+    operation, rank, peer
+        As for :class:`CollectiveError`; ``peer`` is the rank that left.
+    """
+
+    def __init__(self, operation: str, rank: int, peer: int) -> None:
+        who = "this rank" if peer == rank else f"rank {peer}"
+        message = f"{operation}: {who} left the collective in the middle (raised on rank {rank})."
+        super().__init__(message, operation, rank, peer)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.operation, self.rank, self.peer)
+
+
+class CollectiveTimeout(CollectiveError, TimeoutError):
     """A device-side wait passed its deadline, here or on a peer; the lane is dead.
 
     Parameters
@@ -82,7 +125,7 @@ class CollectiveTimeout(WorldlineError, TimeoutError):
     operation : str
         The collective that was running.
     rank : int
-        The rank that raises.
+        The rank that raises, in this world.
     peer : int
         The first suspect: the rank waited on that was not itself waiting.
     reporter : int
@@ -109,16 +152,17 @@ class CollectiveTimeout(WorldlineError, TimeoutError):
         seen: int,
         seconds: float,
     ) -> None:
-        self.operation, self.rank, self.peer, self.reporter = operation, rank, peer, reporter
-        self.epoch, self.slot, self.expected, self.seen = epoch, slot, expected, seen
-        self.seconds = seconds
         suspect = "this rank" if peer == rank else f"rank {peer}"
         super().__init__(
             f"{operation}: rank {reporter} waited {seconds:g} s; first suspect is {suspect} "
             f"(raised on rank {rank}; epoch {epoch}, slot {slot}, expected flag {expected}, "
-            f"saw {seen}). The lane is dead: call World.recover() on all ranks, or make a new "
-            f"world of the survivors."
+            f"saw {seen}).",
+            operation,
+            rank,
+            peer,
         )
+        self.reporter, self.epoch, self.slot = reporter, epoch, slot
+        self.expected, self.seen, self.seconds = expected, seen, seconds
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (

@@ -11,7 +11,7 @@ import time
 
 from worldline.primitives import layout
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.errors import CollectiveTimeout
+from worldline.primitives.errors import CollectiveAborted, CollectiveError, CollectiveTimeout
 from worldline.primitives.memory import Arena, Provider
 
 _BEAT_SECONDS = 0.2
@@ -38,6 +38,7 @@ class Lane:
     ) -> None:
         self.provider, self.arena = provider, arena
         self.rank, self.size, self.timeout = rank, size, timeout
+        self._fault: CollectiveError | None = None
 
     @property
     def limit_ns(self) -> int:
@@ -51,15 +52,34 @@ class Lane:
         ------
         CollectiveTimeout
             Naming the first suspect: the rank waited on that was not itself waiting.
+        CollectiveAborted
+            Naming the rank that left a collective in the middle.
         """
-        dead = self.arena.read(self.rank, layout.DEAD, 1)[0]
-        if not dead:
+        if self._fault is None and self.arena.read(self.rank, layout.DEAD, 1)[0]:
+            self._fault = self._find_fault()
+        if self._fault is not None:
+            raise self._fault.with_traceback(None)
+
+    def abort(self, operation: str) -> None:
+        """Kill the lane on every rank, unless it is dead: this rank's call ended in an exception.
+
+        Its slots may be half sent and its epoch did not advance; a further call would mix with it.
+        """
+        if self.arena.read(self.rank, layout.DEAD, 1)[0]:
             return
-        reporter = dead - 1
+        self.arena.write(self.rank, layout.ABORTED, [layout.OPERATIONS.index(operation) + 1])
+        for step in range(self.size):
+            self.arena.write((self.rank + step) % self.size, layout.DEAD, [self.rank + 1])
+
+    def _find_fault(self) -> CollectiveError:
+        reporter = self.arena.read(self.rank, layout.DEAD, 1)[0] - 1
+        aborted = self.arena.read(reporter, layout.ABORTED, 1)[0]
+        if aborted:
+            return CollectiveAborted(layout.OPERATIONS[aborted - 1], self.rank, reporter)
         operation, epoch, _, peer, slot, expected, seen = self.arena.read(
             reporter, layout.RECORD, 7
         )
-        raise CollectiveTimeout(
+        return CollectiveTimeout(
             layout.OPERATIONS[operation],
             rank=self.rank,
             peer=self._first_suspect(reporter, peer),
@@ -107,10 +127,14 @@ class Lane:
         """Make the lane usable again; collective.
 
         Nobody resets while a peer may still be writing: all meet first, all reset, all meet again.
+        A recovery that fails leaves the lane dead.
         """
-        rendezvous.meet("recover", timeout)
+        rendezvous.agree("recover", timeout)
+        if self._fault is None:
+            self._fault = CollectiveAborted("recover", self.rank, self.rank)
         self.arena.clear()
         rendezvous.meet("recovered", timeout)
+        self._fault = None
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next operation use the epoch after ``epoch``: a hook to test the wrap.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from worldline.primitives.errors import InvalidArgument
+from worldline.primitives.arguments import whole_number
 
 MAX_BLOCKS = 512
 MAX_WORLD = 16
@@ -31,6 +31,7 @@ RECORD = 64
 WAIT_PEER = 128
 WAIT_BEAT = 136
 GAVE_WAY = 144
+ABORTED = 152
 EPOCHS = PAGE
 ROUNDS = EPOCHS + 4 * MAX_BLOCKS
 FLAGS = ROUNDS + 4 * MAX_BLOCKS
@@ -40,6 +41,7 @@ OPERATIONS = ("barrier", "all_reduce")
 
 MINIMUM = LL + 16 * PAGE
 """Smallest arena, in bytes."""
+MAXIMUM = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class ArenaLayout:
     world_size : int
         Ranks that share it, 1 to 16.
     size : int
-        Bytes of each rank's arena, at least 106496.
+        Bytes of each rank's arena, at least ``MINIMUM``.
 
     Raises
     ------
@@ -80,10 +82,8 @@ class ArenaLayout:
     size: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.world_size <= MAX_WORLD:
-            raise InvalidArgument("world_size", self.world_size, f"must be 1 to {MAX_WORLD}")
-        if self.size < MINIMUM:
-            raise InvalidArgument("arena_bytes", self.size, f"must be at least {MINIMUM}")
+        whole_number("world_size", self.world_size, 1, MAX_WORLD)
+        whole_number("arena_bytes", self.size, MINIMUM, MAXIMUM)
 
     @property
     def half(self) -> int:

@@ -34,6 +34,10 @@ class Arena(Protocol):
         """Read int64 words of a rank's arena."""
         ...
 
+    def write(self, rank: int, offset: int, words: list[int]) -> None:
+        """Write int64 words of a rank's arena, in order."""
+        ...
+
     def fill_words(self, offset: int, value: int, words: int) -> None:
         """Set int32 words of the own arena."""
         ...

@@ -1,21 +1,26 @@
 """The ``host`` provider: POSIX shared memory, one process per rank, Triton's interpreter.
 
 One segment holds the arenas of all ranks. Rank 0 makes it, all map it, and rank 0 removes its name
-as soon as all have: from then on the segment dies with its last process, however that ends. A name
-that a crash left behind in between carries its maker's process id and is removed by the next world
-of the same user.
+as soon as all have: from then on the segment dies with its last process, however that ends. While
+the name stands rank 0 holds a lock on it, which ends with its process too; a name without a lock is
+what a crash left behind, and the next world of the same user removes it.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import importlib.util
 import mmap
 import os
-import re
 import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import ProviderError
@@ -23,21 +28,24 @@ from worldline.primitives.interpreter import require_interpreter
 from worldline.primitives.layout import ArenaLayout
 
 SHARED = "/dev/shm"
-_NAME = re.compile(r"worldline-(\d+)-[0-9a-f]+")
+PREFIX = "worldline-"
 
 
 def stale_segments() -> list[str]:
-    """List segments of this user whose maker is gone."""
+    """List segments of this user that a crash left behind."""
     stale = []
     for name in os.listdir(SHARED) if os.path.isdir(SHARED) else []:
-        match = _NAME.fullmatch(name)
         path = os.path.join(SHARED, name)
-        if match and not os.path.exists(f"/proc/{match[1]}"):
-            try:
-                if os.stat(path).st_uid == os.getuid():
+        try:
+            if name.startswith(PREFIX) and os.stat(path).st_uid == os.getuid():
+                segment = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(segment, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     stale.append(path)
-            except FileNotFoundError:
-                continue
+                finally:
+                    os.close(segment)
+        except OSError:
+            continue
     return stale
 
 
@@ -58,6 +66,11 @@ class HostArena:
         first = rank * self._stride + offset
         view = self._bytes[first : first + 8 * words].view(np.int64)
         return [int(word) for word in view]
+
+    def write(self, rank: int, offset: int, words: list[int]) -> None:
+        """Write int64 words of a rank's arena, in order."""
+        first = rank * self._stride + offset
+        self._bytes[first : first + 8 * len(words)].view(np.int64)[:] = words
 
     def fill_words(self, offset: int, value: int, words: int) -> None:
         """Set int32 words of the own arena."""
@@ -91,6 +104,8 @@ class HostProvider:
         """Say why this machine cannot use it, or None."""
         if not os.path.isdir(SHARED):
             return f"there is no {SHARED}; the host provider needs Linux with POSIX shared memory"
+        if not os.access(SHARED, os.W_OK):
+            return f"{SHARED} is not writable; mount it read-write"
         if importlib.util.find_spec("triton") is None:
             return "Triton is not installed; pip install triton"
         return None
@@ -111,38 +126,83 @@ class HostProvider:
         total = stride * layout.world_size
         name, problem, segment = "", "", -1
         if rendezvous.rank == 0:
-            for path in stale_segments():
-                os.unlink(path)
-            name = f"worldline-{os.getpid()}-{secrets.token_hex(8)}"
+            _remove(stale_segments())
+            name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
             try:
                 segment = _make(name, total)
             except OSError as error:
-                problem = (
-                    f"{total} bytes of shared memory for {layout.world_size} ranks: "
-                    f"{os.strerror(error.errno or 0)}; give the container more (--shm-size), or "
-                    f"set arena_bytes to less than {layout.size}"
-                )
+                problem = _why_not(error, total, layout)
+        mapping = None
         try:
             offers = rendezvous.gather("arena", [_machine(), name, problem])
             _check_one_machine([offer[0] for offer in offers])
             if offers[0][2]:
                 raise ProviderError(offers[0][2])
-            if segment < 0:
-                segment = os.open(os.path.join(SHARED, offers[0][1]), os.O_RDWR | os.O_CLOEXEC)
-            mapping = mmap.mmap(segment, total)
-            rendezvous.meet("mapped")
+            try:
+                if segment < 0:
+                    segment = os.open(os.path.join(SHARED, offers[0][1]), os.O_RDWR | os.O_CLOEXEC)
+                mapping = mmap.mmap(segment, total)
+            except OSError as error:
+                problem = (
+                    f"rank {rendezvous.rank} cannot map rank 0's segment: "
+                    f"{os.strerror(error.errno or 0)}; ranks in several containers need one "
+                    f"{SHARED} (--ipc)"
+                )
+            for fault in rendezvous.gather("mapped", problem):
+                if fault:
+                    raise ProviderError(fault)
+        except BaseException:
+            if mapping is not None:
+                mapping.close()
+            raise
         finally:
+            if rendezvous.rank == 0 and segment >= 0:
+                _remove([os.path.join(SHARED, name)])
             if segment >= 0:
                 os.close(segment)
-            if rendezvous.rank == 0 and name and not problem:
-                os.unlink(os.path.join(SHARED, name))
+        assert mapping is not None
         return HostArena(mapping, rendezvous.rank, stride, layout)
 
     def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
-        """Interpret a kernel's programs one after another."""
-        # Infinities and NaN are legal input; numpy would warn of every one.
-        with np.errstate(all="ignore"):
-            kernel[(grid,)](*args, **constants)
+        """Interpret a kernel's programs one after another.
+
+        Raises
+        ------
+        ProviderError
+            When another thread of this process is interpreting a kernel.
+        """
+        from triton.runtime.errors import InterpreterError
+
+        if not _interpreter.acquire(blocking=False):
+            raise ProviderError(
+                "another thread of this process runs a kernel: Triton's interpreter takes one at a "
+                "time, so use one thread of each process for collectives"
+            )
+        try:
+            # Infinities and NaN are legal input; numpy would warn of every one.
+            with np.errstate(all="ignore"), _subnormals_kept():
+                kernel[(grid,)](*args, **constants)
+        except InterpreterError as error:
+            # A signal handler's exception, say: callers expect it as it was raised.
+            raise error.__cause__ or error from None
+        finally:
+            _interpreter.release()
+
+
+_interpreter = threading.Lock()
+
+
+@contextmanager
+def _subnormals_kept() -> Iterator[None]:
+    """Keep subnormals for the body where torch.set_flush_denormal(True) has lost them."""
+    flushing = np.float32(1e-40) * np.float32(1) == 0
+    if flushing:
+        torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        if flushing:
+            torch.set_flush_denormal(True)
 
 
 def _make(name: str, size: int) -> int:
@@ -151,11 +211,32 @@ def _make(name: str, size: int) -> int:
     try:
         # Without this, too small a /dev/shm shows as a bus error in the middle of a kernel.
         os.posix_fallocate(segment, 0, size)
+        fcntl.flock(segment, fcntl.LOCK_EX)
+        if not os.fstat(segment).st_nlink:
+            raise OSError(errno.EAGAIN, "another world's clean-up was faster")
     except OSError:
         os.close(segment)
-        os.unlink(path)
+        _remove([path])
         raise
     return segment
+
+
+def _remove(paths: list[str]) -> None:
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            continue
+
+
+def _why_not(error: OSError, total: int, layout: ArenaLayout) -> str:
+    what = f"{total} bytes of shared memory for {layout.world_size} ranks: {error.strerror}"
+    if error.errno in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
+        return (
+            f"{what}; give the container more (--shm-size), or set arena_bytes to less than "
+            f"{layout.size}"
+        )
+    return f"{what}; make {SHARED} writable and try again"
 
 
 def _machine() -> str:

@@ -10,6 +10,8 @@ from worldline.explanation import Explanation
 from worldline.kernels.registry import Launch
 from worldline.launch import Outcome, run_ranks, spawn
 from worldline.primitives.errors import (
+    CollectiveAborted,
+    CollectiveError,
     CollectiveTimeout,
     InvalidArgument,
     MismatchError,
@@ -24,6 +26,8 @@ from worldline.startup import init
 from worldline.world import World
 
 __all__ = [
+    "CollectiveAborted",
+    "CollectiveError",
     "CollectiveTimeout",
     "Explanation",
     "InvalidArgument",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch._subclasses import FakeTensor
 
 from worldline.kernels.registry import Launch, Request
 from worldline.primitives.bootstrap import Rendezvous
@@ -15,21 +18,47 @@ def describe(x: torch.Tensor) -> str:
 
 
 def check_tensor(argument: str, x: object, device_type: str) -> None:
-    """Refuse what is not a dense tensor on the world's kind of device."""
+    """Refuse what is not a dense tensor with memory of its own on the world's kind of device."""
     if not isinstance(x, torch.Tensor):
         raise InvalidArgument(argument, type(x).__name__, "must be a torch.Tensor")
     if x.device.type != device_type:
         raise InvalidArgument(
             argument, describe(x), f"must be on a {device_type} device, as this world is"
         )
-    if x.layout != torch.strided:
+    if x.layout != torch.strided or x.is_nested:
         raise InvalidArgument(argument, str(x.layout), "must be a dense (strided) tensor")
+    if not has_memory(x):
+        raise InvalidArgument(
+            argument, type(x).__name__, "must have memory: not a fake, functional or lazy tensor"
+        )
+
+
+def has_memory(x: torch.Tensor) -> bool:
+    """Say whether a tensor's elements lie at an address."""
+    if isinstance(x, FakeTensor):
+        return False
+    if x._is_zerotensor():
+        return True
+    try:
+        return x.numel() == 0 or x.data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous tensor whose memory holds what the tensor means.
+
+    A tensor may carry its sign, or that it is all zero, as a mark that raw addresses do not show.
+    """
+    return (x.clone() if x._is_zerotensor() else x.resolve_neg()).contiguous()
 
 
 def check_output(x: torch.Tensor, out: object) -> None:
     """Refuse an output that cannot hold the result."""
     if not isinstance(out, torch.Tensor):
         raise InvalidArgument("out", type(out).__name__, "must be a torch.Tensor")
+    if not has_memory(out) or out._is_zerotensor():
+        raise InvalidArgument("out", type(out).__name__, "must have memory to write to")
     if (out.shape, out.dtype, out.device) != (x.shape, x.dtype, x.device):
         raise InvalidArgument("out", describe(out), f"must be like x, which is {describe(x)}")
     if _overlaps_itself(out):
@@ -54,30 +83,40 @@ def partly_overlaps(x: torch.Tensor, y: torch.Tensor) -> bool:
     return 0 < distance < size
 
 
-def check_match(
-    rendezvous: Rendezvous, request: Request, algorithm: str | None, launch: Launch | None
-) -> None:
+def check_match(rendezvous: Rendezvous, mine: dict[str, Any]) -> None:
     """Compare a call's arguments between ranks; collective.
+
+    Parameters
+    ----------
+    rendezvous : Rendezvous
+        The ranks' meeting place.
+    mine : dict
+        Plain data, such as :func:`signature` gives.
 
     Raises
     ------
     MismatchError
-        Naming the argument and every rank's value.
+        Naming the first argument that differs and every rank's value.
     """
-    mine = {
+    calls = rendezvous.gather("debug", mine)
+    for argument in mine:
+        values = [call.get(argument) for call in calls]
+        if any(value != values[0] for value in values):
+            listed = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
+            raise MismatchError(
+                f"{mine['collective']}: ranks differ in {argument} ({listed}); it must be equal "
+                f"on all ranks"
+            )
+
+
+def signature(request: Request, algorithm: str | None, launch: Launch | None) -> dict[str, Any]:
+    """Return what must be equal on all ranks of a call, as plain data."""
+    return {
         "collective": request.collective,
+        "refused": None,
         "dtype": str(request.dtype).removeprefix("torch."),
         "op": request.op,
         "count": request.count,
         "algorithm": algorithm,
         "launch": None if launch is None else [launch.grid, launch.block],
     }
-    calls = rendezvous.gather("debug", mine)
-    for argument in mine:
-        values = [call[argument] for call in calls]
-        if any(value != values[0] for value in values):
-            listed = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
-            raise MismatchError(
-                f"{request.collective}: ranks differ in {argument} ({listed}); it must be equal "
-                f"on all ranks"
-            )

@@ -9,11 +9,13 @@ anybody else's processes.
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -24,12 +26,14 @@ from typing import Any
 
 from torch.distributed import TCPStore
 
+from worldline.primitives.arguments import seconds, whole_number
 from worldline.primitives.errors import InvalidArgument, RankFailed
 from worldline.primitives.layout import MAX_WORLD
 from worldline.rank_server import RankProcess
 
 _GRACE = 5.0
 """Seconds that ranks get to end by themselves once one has failed."""
+_OPTIONS = frozenset({"deadline", "provider", "arena_bytes", "debug"})
 _TAIL = 1.0
 """Seconds that processes get to exit once their outcomes are known."""
 
@@ -113,19 +117,10 @@ def run_ranks(
 
     With ``wait_for_all`` the survivors of a failed rank go on; else they are stopped.
     """
-    if not 1 <= ranks <= MAX_WORLD:
-        raise InvalidArgument("ranks", ranks, f"must be 1 to {MAX_WORLD}")
-    if getattr(fn, "__module__", "") == "__main__" and not hasattr(
-        sys.modules["__main__"], "__file__"
-    ):
-        raise InvalidArgument(
-            "fn", fn, "must be in a module or script file: new processes cannot import a session"
-        )
-    try:
-        # The server keeps the environment that it was started in; ranks get today's.
-        work = pickle.dumps((fn, tuple(args), options, dict(os.environ)))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise InvalidArgument("fn", fn, f"must be importable and picklable ({error})") from error
+    whole_number("ranks", ranks, 1, MAX_WORLD)
+    if timeout is not None:
+        timeout = seconds("timeout", timeout)
+    work = _pack(fn, args, options)
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     started = []
     try:
@@ -142,6 +137,41 @@ def run_ranks(
         _stop([process for process, _ in started])
         for _, reader in started:
             reader.close()
+
+
+def _pack(fn: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> bytes:
+    """Pickle what a rank needs, after checking what would fail in the new processes only."""
+    me = multiprocessing.current_process()
+    if getattr(me, "_inheriting", False):
+        raise InvalidArgument(
+            "fn", fn, 'the call must stand under `if __name__ == "__main__":` in the script'
+        )
+    if me.daemon:
+        raise InvalidArgument("fn", fn, "a spawned rank cannot spawn ranks of its own")
+    if not callable(fn):
+        raise InvalidArgument("fn", fn, "must be callable")
+    inner = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if getattr(inner, "__module__", "") == "__main__" and not (script and os.path.exists(script)):
+        raise InvalidArgument(
+            "fn", fn, "must be in a module or script file: new processes cannot import a session"
+        )
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        raise InvalidArgument(
+            unknown[0], options[unknown[0]], f"is not one of {', '.join(sorted(_OPTIONS))}"
+        )
+    for argument, value in (("fn", fn), ("args", args), ("options", options)):
+        try:
+            pickle.dumps(tuple(args) if argument == "args" else value)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InvalidArgument(
+                argument, value, f"must be importable or picklable; args a sequence ({error})"
+            ) from error
+    # The server keeps the environment that it was started in; ranks get today's.
+    return pickle.dumps((fn, tuple(args), options, dict(os.environ)))
 
 
 def _collect(
@@ -180,6 +210,8 @@ def _result(process: RankProcess, reader: connection.Connection) -> tuple[Any, s
         code = process.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
         value, failure = None, f"the process ended without a result ({how})"
+    except Exception as error:
+        value, failure = None, f"its result cannot be unpickled ({type(error).__name__}: {error})"
     return value, failure
 
 
@@ -202,6 +234,8 @@ def _rank_main(work: bytes, rank: int, size: int, port: int, writer: connection.
     torch.set_num_threads(1)
     from worldline.startup import Launcher, init, set_launcher
 
+    _end_with_parent()
+
     try:
         fn, args, options, environment = pickle.loads(work)
         os.environ.update({**environment, "TRITON_INTERPRET": "1"})
@@ -215,3 +249,19 @@ def _rank_main(work: bytes, rank: int, size: int, port: int, writer: connection.
         message = pickle.dumps((None, traceback.format_exc()))
     writer.send_bytes(message)
     writer.close()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that spawned it ends, however that happens.
+
+    A rank's parent in the kernel's eyes is the rank server, which outlives neither; the pipe that
+    the spawning process holds open is what tells.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="worldline parent watch", daemon=True).start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from multiprocessing import forkserver, popen_forkserver, process, reduction, util
 from multiprocessing.context import set_spawning_popen
 from multiprocessing.spawn import get_preparation_data
@@ -56,24 +57,27 @@ class RankProcess(process.BaseProcess):
 
 
 _server: forkserver.ForkServer | None = None
+_starting = threading.Lock()
 
 
 def _running_server() -> forkserver.ForkServer:
     """Return the server, started under the environment that ranks are to inherit."""
     global _server
-    if _server is None:
-        _server = forkserver.ForkServer()
-        _server.set_forkserver_preload(_PRELOAD)
-    before = os.environ.get("TRITON_INTERPRET")
-    os.environ["TRITON_INTERPRET"] = "1"
-    try:
-        _server.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["TRITON_INTERPRET"]
-        else:
-            os.environ["TRITON_INTERPRET"] = before
-    return _server
+    # Two threads that spawn at once would each take the other's variable for the caller's own.
+    with _starting:
+        if _server is None:
+            _server = forkserver.ForkServer()
+            _server.set_forkserver_preload(_PRELOAD)
+        before = os.environ.get("TRITON_INTERPRET")
+        os.environ["TRITON_INTERPRET"] = "1"
+        try:
+            _server.ensure_running()
+        finally:
+            if before is None:
+                del os.environ["TRITON_INTERPRET"]
+            else:
+                os.environ["TRITON_INTERPRET"] = before
+        return _server
 
 
 def stop_rank_server() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from worldline.primitives import arguments
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.errors import InvalidArgument, ProviderError
+from worldline.primitives.errors import InvalidArgument, ProviderError, RendezvousTimeout
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import MAX_WORLD, ArenaLayout
 from worldline.primitives.memory import PROVIDERS
@@ -35,7 +36,6 @@ class Launcher:
 
 
 _launcher: Launcher | None = None
-_worlds_made: dict[str, int] = {}
 
 
 def set_launcher(launcher: Launcher) -> None:
@@ -88,32 +88,33 @@ def init(
     RendezvousTimeout
         Naming the ranks that did not come.
     """
-    launcher = _find_launcher(group)
-    members = _members(launcher, ranks)
-    # Counted before anything can fail on one rank alone, so that a second try meets again.
-    prefix = _prefix(members)
-    name = provider or default_provider()
-    if name not in PROVIDERS:
-        raise InvalidArgument("provider", name, f"must be one of {', '.join(PROVIDERS)}")
-    source = PROVIDERS[name]()
+    asked = None if timeout is None else arguments.seconds("timeout", timeout)
+    if debug is None:
+        debug = os.environ.get("WORLDLINE_DEBUG", "0") not in ("", "0")
+    arguments.flag("debug", debug)
+    name = default_provider() if provider is None else provider
+    source = PROVIDERS[arguments.text("provider", name, tuple(PROVIDERS))]()
     missing = source.unavailable()
     if missing:
         raise ProviderError(f"provider {name}: {missing}")
-    seconds = _seconds(timeout, launcher)
-    layout = ArenaLayout(len(members), arena_bytes or source.default_bytes(len(members)))
+    launcher = _find_launcher(group, asked)
+    members = _members(launcher, ranks)
+    seconds = asked or launcher.timeout or DEFAULT_TIMEOUT
+    size = source.default_bytes(len(members)) if arena_bytes is None else arena_bytes
+    layout = ArenaLayout(len(members), size)
     source.prepare()
     rendezvous = Rendezvous(
         launcher.store,
-        prefix,
+        f"worldline/{'-'.join(map(str, members))}",
         members.index(launcher.rank),
         len(members),
         seconds,
     )
-    _agree(rendezvous, {"provider": name, "arena_bytes": layout.size, "timeout": seconds})
+    rendezvous.agree("init")
+    settings = {"provider": name, "arena_bytes": size, "timeout": seconds, "debug": debug}
+    _check_equal(rendezvous, settings)
     arena = source.allocate(rendezvous, layout)
     lane = Lane(source, arena, rendezvous.rank, rendezvous.size, seconds)
-    if debug is None:
-        debug = os.environ.get("WORLDLINE_DEBUG", "0") not in ("", "0")
     return World(rendezvous, lane, debug)
 
 
@@ -122,11 +123,15 @@ def default_provider() -> str:
     return "host"
 
 
-def _find_launcher(group: dist.ProcessGroup | None) -> Launcher:
-    if group is None and not dist.is_initialized() and _launcher is not None:
-        return _launcher
+def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> Launcher:
+    if group is not None and not isinstance(group, dist.ProcessGroup):
+        raise InvalidArgument("group", group, "must be a torch.distributed.ProcessGroup")
     if dist.is_available() and dist.is_initialized():
         return _from_group(group)
+    if group is not None:
+        raise InvalidArgument("group", group, "torch.distributed is not initialised")
+    if _launcher is not None:
+        return _launcher
     missing = [name for name in _TORCHRUN if name not in os.environ]
     if missing:
         raise InvalidArgument(
@@ -135,7 +140,12 @@ def _find_launcher(group: dist.ProcessGroup | None) -> Launcher:
             f"no process group is initialised and {', '.join(missing)} not set: start with "
             f"torchrun, or use worldline.spawn",
         )
-    store, rank, size = next(iter(dist.rendezvous("env://")))
+    limit = seconds or DEFAULT_TIMEOUT
+    try:
+        meeting = dist.rendezvous("env://", timeout=timedelta(seconds=limit))
+        store, rank, size = next(iter(meeting))
+    except dist.DistError as error:
+        raise RendezvousTimeout("init: the launcher's store", [], limit) from error
     restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     set_launcher(Launcher(dist.PrefixStore(f"run{restart}", store), rank, size))
     assert _launcher is not None
@@ -169,11 +179,16 @@ def _group_timeout(group: Any) -> float | None:
 
 
 def _members(launcher: Launcher, ranks: Sequence[int] | None) -> list[int]:
-    members = list(range(launcher.size)) if ranks is None else [int(rank) for rank in ranks]
+    if ranks is None:
+        members = list(range(launcher.size))
+    elif isinstance(ranks, str | bytes) or not isinstance(ranks, Iterable):
+        raise InvalidArgument("ranks", ranks, "must be a sequence of whole numbers")
+    else:
+        members = [
+            arguments.whole_number("ranks", rank, 0, launcher.size - 1) for rank in list(ranks)
+        ]
     if len(set(members)) != len(members):
         raise InvalidArgument("ranks", members, "must not name a rank twice")
-    if any(not 0 <= rank < launcher.size for rank in members):
-        raise InvalidArgument("ranks", members, f"must lie in 0 to {launcher.size - 1}")
     if launcher.rank not in members:
         raise InvalidArgument("ranks", members, f"must contain this process, rank {launcher.rank}")
     if len(members) > MAX_WORLD:
@@ -181,23 +196,7 @@ def _members(launcher: Launcher, ranks: Sequence[int] | None) -> list[int]:
     return members
 
 
-def _seconds(timeout: float | timedelta | None, launcher: Launcher) -> float:
-    if timeout is None:
-        return launcher.timeout or DEFAULT_TIMEOUT
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    if not 0 < seconds < 1e9:
-        raise InvalidArgument("timeout", timeout, "must be more than 0 and less than 1e9 seconds")
-    return seconds
-
-
-def _prefix(members: list[int]) -> str:
-    """Make a key that no other world of this launcher has: its ranks, and how many came before."""
-    names = "-".join(map(str, members))
-    made = _worlds_made[names] = _worlds_made.get(names, 0) + 1
-    return f"worldline/{names}/{made}"
-
-
-def _agree(rendezvous: Rendezvous, settings: dict[str, Any]) -> None:
+def _check_equal(rendezvous: Rendezvous, settings: dict[str, Any]) -> None:
     """Refuse settings that differ between ranks, before anything is allocated."""
     offers = rendezvous.gather("init", settings)
     for argument, value in settings.items():

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from worldline import checks
-from worldline.autotune.choose import choose
+from worldline.autotune.choose import Choice, choose
 from worldline.explanation import Explanation, explain
 from worldline.kernels import launch as kernel_launch
 from worldline.kernels.registry import Launch, Request
+from worldline.primitives.arguments import seconds
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.errors import CollectiveTimeout, WorldClosed
+from worldline.primitives.errors import InvalidArgument, WorldClosed, WorldlineError
 from worldline.primitives.lane import Lane
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def eager(fn: F) -> F:
+    """Keep torch.compile out of a call: it would trace into the launch.
+
+    Dynamo is asked only where something has imported it; importing it takes seconds.
+    """
+    if "torch._dynamo" in sys.modules:
+        return torch._dynamo.disable(fn)
+    return fn
 
 
 class World:
@@ -133,40 +149,85 @@ class World:
             When no algorithm serves the dtype or op, with each one's reason.
         CollectiveTimeout
             When a wait passed its deadline, here or on a peer; the output is then all NaN.
+        CollectiveAborted
+            When another rank's call ended in an exception; the output is then all NaN.
         MismatchError
             In debug mode, when ranks differ in their arguments.
         WorldClosed
             After :meth:`close`.
         """
+        return eager(self._all_reduce)(x, out, op, algorithm, launch)
+
+    def _all_reduce(
+        self,
+        x: torch.Tensor,
+        out: torch.Tensor | None,
+        op: str,
+        algorithm: str | None,
+        launch: Launch | None,
+    ) -> torch.Tensor:
         lane = self.lane
-        checks.check_tensor("x", x, lane.provider.device_type)
-        if out is not None:
-            checks.check_output(x, out)
-        request = self.request("all_reduce", x, op)
+        try:
+            request, choice = self._plan(x, out, op, algorithm, launch)
+        except WorldlineError as error:
+            if self.debug:
+                refused = {"collective": "all_reduce", "refused": str(error)}
+                checks.check_match(self._rendezvous, refused)
+            raise
         lane.check()
         if self.debug:
-            checks.check_match(self._rendezvous, request, algorithm, launch)
-        choice = choose(request, algorithm, launch)
+            checks.check_match(self._rendezvous, checks.signature(request, algorithm, launch))
         result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
-        direct = (
-            result
-            if result.is_contiguous()
-            else torch.empty_like(result, memory_format=torch.contiguous_format)
-        )
         with torch.no_grad():
-            source = x.contiguous()
+            direct = result
+            if not result.is_contiguous() or result.is_neg():
+                direct = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+            source = checks.plain(x)
             if checks.partly_overlaps(source, direct):
                 source = source.clone()
             try:
-                kernel_launch.run(choice.algorithm, request, lane, source, direct, choice.launch)
-                lane.check()
-            except CollectiveTimeout:
+                with self._call("all_reduce"):
+                    kernel_launch.run(
+                        choice.algorithm, request, lane, source, direct, choice.launch
+                    )
+            except BaseException:
                 direct.fill_(float("nan"))
                 raise
             finally:
                 if direct is not result:
                     result.copy_(direct)
+                elif not result.is_inference():
+                    # Autograd has to know that the memory changed, as for torch's own operations.
+                    torch.autograd.graph.increment_version(result)
         return result
+
+    def _plan(
+        self,
+        x: torch.Tensor,
+        out: torch.Tensor | None,
+        op: str,
+        algorithm: str | None,
+        launch: Launch | None,
+    ) -> tuple[Request, Choice]:
+        """Check a call's arguments and choose its algorithm."""
+        checks.check_tensor("x", x, self.lane.provider.device_type)
+        if out is not None:
+            checks.check_output(x, out)
+        if launch is not None and not isinstance(launch, Launch):
+            raise InvalidArgument("launch", launch, "must be a worldline.Launch")
+        request = self.request("all_reduce", x, op)
+        return request, choose(request, algorithm, launch)
+
+    @contextmanager
+    def _call(self, operation: str) -> Iterator[None]:
+        """Run a launch: raise what the lane reports, and kill the lane if this rank leaves it."""
+        lane = self.lane
+        try:
+            yield
+            lane.check()
+        except BaseException:
+            lane.abort(operation)
+            raise
 
     def barrier(self) -> None:
         """Wait until every rank has called this.
@@ -175,22 +236,34 @@ class World:
         ------
         CollectiveTimeout
             When a rank did not come within the deadline.
+        MismatchError
+            In debug mode, when another rank calls something else.
+        WorldClosed
+            After :meth:`close`.
         """
+        eager(self._barrier)()
+
+    def _barrier(self) -> None:
         lane = self.lane
         lane.check()
-        kernel_launch.run_barrier(lane)
-        lane.check()
+        if self.debug:
+            checks.check_match(self._rendezvous, {"collective": "barrier", "refused": None})
+        with self._call("barrier"):
+            kernel_launch.run_barrier(lane)
 
     def explain(self, collective: str, x: torch.Tensor, op: str = "sum") -> Explanation:
         """Say what a call would run, why, what was refused, and the arena's map.
 
         Raises
         ------
+        InvalidArgument
+            For a tensor or a collective that is none.
         UnsupportedError
             When nothing serves the call, with each algorithm's reason.
         """
-        request = self.request(collective, x, op)
         lane = self.lane
+        checks.check_tensor("x", x, lane.provider.device_type)
+        request = self.request(collective, x, op)
         return explain(request, choose(request), lane.arena.layout, self.provider)
 
     def recover(self, timeout: float | None = None) -> None:
@@ -209,7 +282,9 @@ class World:
         RendezvousTimeout
             Naming the ranks that did not come.
         """
-        self.lane.recover(self._rendezvous, timeout)
+        lane = self.lane
+        limit = None if timeout is None else seconds("timeout", timeout)
+        lane.recover(self._rendezvous, limit)
 
     def close(self) -> None:
         """Give the memory back. Not collective; a second call does nothing."""

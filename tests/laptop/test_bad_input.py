@@ -30,6 +30,9 @@ CASES: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         worldline.InvalidArgument,
         ("out=", "overlap"),
     ),
+    "launch": ({"x": X, "launch": 5}, worldline.InvalidArgument, ("launch=5", "Launch")),
+    "no algorithm": ({"x": X, "algorithm": ""}, worldline.InvalidArgument, ("algorithm=''",)),
+    "list of algorithms": ({"x": X, "algorithm": ["ring"]}, worldline.InvalidArgument, ("ring",)),
     "algorithm": (
         {"x": X, "algorithm": "ring"},
         worldline.InvalidArgument,
@@ -61,6 +64,8 @@ def test_bad_calls() -> None:
 @pytest.mark.parametrize(
     ("block", "grid", "words"),
     [
+        ("16", 1, "launch.block='16'"),
+        (1 << 24, 1, "launch.block=16777216"),
         (3, 1, "launch.block=3"),
         (0, 1, "launch.block=0"),
         (16, 0, "launch.grid=0"),
@@ -101,6 +106,29 @@ def test_debug_mode_names_what_differs() -> None:
         assert after == "2.0"
 
 
+def call_different_things(world: Any) -> list[str]:
+    """Differ in the collective itself, then in whether the arguments are acceptable at all."""
+    messages = []
+    one = world.rank == 1
+    for call in (
+        world.barrier if one else lambda: world.all_reduce(X),
+        lambda: world.all_reduce([1.0] if one else X),
+    ):
+        try:
+            call()
+            messages.append("no error")
+        except worldline.WorldlineError as error:
+            messages.append(str(error))
+    return [*messages, str(world.all_reduce(X)[0].item())]
+
+
+def test_debug_mode_compares_collectives_and_refusals() -> None:
+    for different, refused, after in worldline.spawn(call_different_things, 2, debug=True):
+        assert "rank 0: all_reduce, rank 1: barrier" in different
+        assert "must be a torch.Tensor" in refused
+        assert after == "2.0"
+
+
 def stay_away(world: Any) -> str:
     """Rank 1 makes no call; rank 0's debug mode says so."""
     if world.rank == 1:
@@ -127,15 +155,51 @@ def test_debug_mode_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worldline.spawn(debug_flag, 1) == [True]
 
 
-@pytest.mark.parametrize("ranks", [0, -1, 17])
-def test_spawn_refuses_a_number_of_ranks(ranks: int) -> None:
-    with pytest.raises(worldline.InvalidArgument, match=f"ranks={ranks}"):
-        worldline.spawn(debug_flag, ranks)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"ranks": 0}, "ranks=0"),
+        ({"ranks": 17}, "ranks=17"),
+        ({"ranks": "4"}, "ranks='4'"),
+        ({"ranks": 2.0}, r"ranks=2\.0"),
+        ({"ranks": True}, "ranks=True"),
+        ({"timeout": "5"}, "timeout='5'"),
+        ({"timeout": 0}, "timeout=0"),
+        ({"args": 5}, "args=5"),
+        ({"args": (lambda: 0,)}, "args="),
+        ({"fn": None}, "fn=None.*callable"),
+        ({"fn": lambda world: 0}, "fn=.*importable"),
+        ({"colour": "red"}, "colour='red'.*deadline"),
+    ],
+)
+def test_spawn_refuses(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(worldline.InvalidArgument, match=words):
+        worldline.spawn(**{"fn": debug_flag, "ranks": 1, **arguments})
 
 
-def test_spawn_refuses_a_lambda() -> None:
-    with pytest.raises(worldline.InvalidArgument, match="importable"):
-        worldline.spawn(lambda world: 0, 1)
+def spawn_again(world: Any) -> None:
+    worldline.spawn(debug_flag, 1)
+
+
+def test_a_rank_cannot_spawn() -> None:
+    with pytest.raises(worldline.RankFailed, match="a spawned rank cannot spawn"):
+        worldline.spawn(spawn_again, 1)
+
+
+class OneWay:
+    """Pickles, but does not come back."""
+
+    def __reduce__(self) -> tuple[Any, tuple[int]]:
+        return int.__truediv__, (0,)
+
+
+def one_way(world: Any) -> OneWay:
+    return OneWay()
+
+
+def test_a_result_that_does_not_unpickle_names_its_rank() -> None:
+    with pytest.raises(worldline.RankFailed, match="rank 0 failed: its result cannot be unpickled"):
+        worldline.spawn(one_way, 1)
 
 
 def test_spawn_refuses_a_function_of_a_session() -> None:

@@ -47,6 +47,32 @@ def test_process_groups() -> None:
     assert first["pair sum"] == third["pair sum"] == 4.0
 
 
+def overlapping_groups(world: Any) -> list[float]:
+    """Make worlds of three groups that overlap, each rank in its own order of membership."""
+    dist.init_process_group(
+        "gloo",
+        store=dist.PrefixStore("test", world.store),
+        rank=world.rank,
+        world_size=world.size,
+    )
+    sums = []
+    for members in ([0, 1], [0, 2], [1, 2]):
+        group = dist.new_group(members)
+        if world.rank in members:
+            with worldline.init(group, timeout=10) as pair:
+                sums.append(pair.all_reduce(torch.tensor([1.0 + world.rank])).item())
+    dist.destroy_process_group()
+    return sums
+
+
+def test_overlapping_groups() -> None:
+    assert worldline.spawn(overlapping_groups, 3, timeout=90) == [
+        [3.0, 4.0],
+        [3.0, 5.0],
+        [4.0, 5.0],
+    ]
+
+
 def sub_worlds(world: Any) -> list[float]:
     """All but the last, then all, then an order of its own: overlapping worlds, alternating."""
     sums = []
@@ -81,9 +107,21 @@ def refuse(world: Any) -> list[str]:
         {"provider": "carrier pigeon"},
         {"timeout": 0},
         {"timeout": float("nan")},
+        {"timeout": "abc"},
+        {"timeout": True},
         {"arena_bytes": 1000},
+        {"arena_bytes": "8M"},
+        {"arena_bytes": 1.5e6},
+        {"arena_bytes": 0},
+        {"provider": ""},
+        {"debug": "no"},
+        {"ranks": "0"},
+        {"ranks": [0.7, 1]},
+        {"ranks": 0},
+        {"group": "gloo"},
         {"arena_bytes": (1 << 20) + 4096 * world.rank},
         {"timeout": 10 if one else 20},
+        {"debug": one},
     ]
     for arguments in calls:
         try:
@@ -99,14 +137,26 @@ def test_settings_that_break_a_rule() -> None:
         for words, message in zip(
             (
                 "ranks=[0, 0, 1]",
-                "0 to 1",
+                "from 0 to 1",
                 "must contain this process",
                 "provider='carrier pigeon'",
                 "timeout=0",
                 "timeout=nan",
+                "timeout='abc'",
+                "timeout=True",
                 "arena_bytes=1000",
+                "arena_bytes='8M'",
+                "arena_bytes=1500000.0",
+                "arena_bytes=0",
+                "provider=''",
+                "debug='no'",
+                "ranks='0'",
+                "ranks=0.7",
+                "ranks=0:",
+                "group='gloo'",
                 "equal on all ranks, which say [1048576, 1052672]",
                 "equal on all ranks, which say [20.0, 10.0]",
+                "equal on all ranks, which say [False, True]",
             ),
             messages,
             strict=True,
@@ -146,3 +196,18 @@ def test_triton_imported_for_compiling_is_a_named_error() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ProviderError: the host provider runs kernels in Triton's interpreter" in done.stderr
     assert "TRITON_INTERPRET=1" in done.stderr
+
+
+def test_a_lone_rank_without_an_agent_gives_up_in_time() -> None:
+    code = (
+        "import os, worldline\n"
+        "os.environ.update(RANK='0', WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT='0')\n"
+        "try:\n"
+        "    worldline.init(timeout=2)\n"
+        "except worldline.RendezvousTimeout as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=40, check=False
+    )
+    assert "within 2 s" in done.stdout, done.stderr

@@ -1,0 +1,159 @@
+"""An exception in the middle of a collective: nobody gets a wrong number, everybody hears of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import worldline
+from worldline.kernels.registry import algorithms
+
+NAMES = tuple(row.name for row in algorithms("all_reduce"))
+
+
+class Alarm(Exception):
+    """What the signal handler raises."""
+
+
+def interrupted(world: Any, algorithm: str, kind: str) -> dict[str, Any]:
+    """Interrupt rank 0 while it waits; both ranks then try again, recover, and go on."""
+
+    def ring(*_: object) -> None:
+        raise KeyboardInterrupt if kind == "ctrl-c" else Alarm
+
+    seen: dict[str, Any] = {}
+    out = torch.zeros(9)[::3]
+    if world.rank == 0:
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.4)
+        try:
+            if algorithm == "barrier":
+                world.barrier()
+            else:
+                world.all_reduce(torch.ones(3), out=out, algorithm=algorithm)
+        except BaseException as error:
+            seen["first"] = type(error).__name__
+        seen["NaN"] = bool(torch.isnan(out).all())
+    else:
+        time.sleep(1.0)
+    try:
+        world.all_reduce(torch.ones(3) * 10)
+        seen["second"] = "returned"
+    except worldline.CollectiveAborted as error:
+        seen["second"] = error.peer
+    world.recover(timeout=20)
+    seen["third"] = world.all_reduce(torch.ones(3))[0].item()
+    return seen
+
+
+@pytest.mark.parametrize("algorithm", [*NAMES, "barrier"])
+@pytest.mark.parametrize("kind", ["ctrl-c", "alarm"])
+def test_an_interrupted_call(algorithm: str, kind: str) -> None:
+    first, second = worldline.spawn(interrupted, 2, (algorithm, kind), timeout=60)
+    assert first["first"] == ("KeyboardInterrupt" if kind == "ctrl-c" else "Alarm")
+    assert first["NaN"] == (algorithm != "barrier")
+    assert first["second"] == second["second"] == 0
+    assert first["third"] == second["third"] == 2.0
+
+
+def recover_out_of_step(world: Any) -> list[str]:
+    """Try to recover alone and in vain; the lane stays dead until a recovery of all succeeds."""
+    seen = []
+    if world.rank == 0:
+        world.lane.abort("all_reduce")
+        for _ in range(2):
+            with pytest.raises(worldline.RendezvousTimeout):
+                world.recover(timeout=0.3)
+            with pytest.raises(worldline.CollectiveAborted):
+                world.barrier()
+            seen.append("dead")
+    else:
+        time.sleep(0.9)
+    world.recover(timeout=20)
+    world.barrier()
+    return seen
+
+
+def test_recovery_succeeds_whoever_tried_before() -> None:
+    assert worldline.spawn(recover_out_of_step, 2, timeout=60) == [["dead", "dead"], []]
+
+
+def init_out_of_step(world: Any) -> float:
+    """Rank 0 tries again and again before rank 1 comes."""
+    if world.rank == 1:
+        time.sleep(1.0)
+    for _ in range(40):
+        try:
+            with worldline.init(timeout=0.4) as again:
+                return again.all_reduce(torch.ones(1)).item()
+        except worldline.RendezvousTimeout:
+            continue
+    return -1.0
+
+
+def test_init_succeeds_whoever_tried_before() -> None:
+    assert worldline.spawn(init_out_of_step, 2, timeout=60) == [2.0, 2.0]
+
+
+def other_thread(world: Any) -> str:
+    """Run a kernel while another thread of this process waits in one."""
+    if world.rank == 1:
+        time.sleep(0.8)
+        return ""
+
+    def wait() -> None:
+        with contextlib.suppress(worldline.CollectiveTimeout):
+            world.barrier()
+
+    thread = threading.Thread(target=wait)
+    with worldline.init(ranks=[0]) as alone:
+        thread.start()
+        time.sleep(0.3)
+        try:
+            alone.barrier()
+        except worldline.ProviderError as error:
+            return str(error)
+        finally:
+            thread.join()
+    return "no error"
+
+
+def test_a_second_thread_is_refused() -> None:
+    assert "one at a time" in worldline.spawn(other_thread, 2, timeout=60, deadline=1.0)[0]
+
+
+def linger(world: Any, folder: str) -> None:
+    """Leave a note of the process, then work for ever."""
+    Path(folder, str(os.getpid())).touch()
+    while True:
+        world.all_reduce(torch.ones(4))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_ranks_end_with_their_parent(how: signal.Signals, tmp_path: Path) -> None:
+    code = (
+        "import sys, worldline; from tests.laptop.test_interruption import linger\n"
+        "worldline.spawn(linger, 2, (sys.argv[1],))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    until = time.monotonic() + 30
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    ranks = [note.name for note in tmp_path.iterdir()]
+    assert len(ranks) == 2
+    parent.send_signal(how)
+    parent.wait()
+    until = time.monotonic() + 10
+    while any(Path("/proc", rank).exists() for rank in ranks) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [rank for rank in ranks if Path("/proc", rank).exists()]

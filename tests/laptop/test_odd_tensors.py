@@ -1,0 +1,112 @@
+"""Tensors that are not what their memory says, or have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+
+import worldline
+from worldline.kernels import reference
+
+
+def signs(world: Any) -> list[str]:
+    """Tensors that carry their sign as a mark, as inputs and outputs; a tensor of marked zeros."""
+    faults = []
+    x = torch.tensor([3.0, -0.0, 5.0])
+    if world.all_reduce(torch._neg_view(x)).tolist() != [-3.0 * world.size, 0.0, -5 * world.size]:
+        faults.append("negative input")
+    imaginary = torch.tensor([1 + 2j]).conj().imag
+    if world.all_reduce(imaginary).item() != -2.0 * world.size:
+        faults.append("conjugate's imaginary part")
+    out = torch._neg_view(torch.zeros(3))
+    if world.all_reduce(x, out=out).tolist() != [3.0 * world.size, 0.0, 5.0 * world.size]:
+        faults.append("negative output")
+    if world.all_reduce(torch._efficientzerotensor(3)).tolist() != [0.0] * 3:
+        faults.append("zero tensor")
+    return faults
+
+
+def test_marked_tensors() -> None:
+    assert worldline.spawn(signs, 2) == [[], []]
+
+
+def without_memory(world: Any) -> list[str]:
+    """Fake and functional tensors are refused by name, not by a crash."""
+    messages = []
+    with FakeTensorMode():
+        fake = torch.ones(3)
+    for call in (
+        lambda: world.all_reduce(fake),
+        lambda: world.all_reduce(torch.ones(3), out=fake),
+        lambda: torch.vmap(world.all_reduce)(torch.ones(2, 3)),
+    ):
+        try:
+            call()
+            messages.append("no error")
+        except worldline.InvalidArgument as error:
+            messages.append(str(error))
+    return messages
+
+
+def test_tensors_without_memory() -> None:
+    for messages in worldline.spawn(without_memory, 1):
+        assert len(messages) == 3
+        assert all("must have memory" in message for message in messages)
+
+
+def autograd(world: Any) -> tuple[str, float]:
+    """Overwrite what a backward pass needs: autograd has to notice, as for torch's own calls."""
+    a = torch.ones(3, requires_grad=True)
+    h = a * 2
+    y = h * h
+    world.all_reduce(h, out=h)
+    try:
+        y.sum().backward()
+        message = "no error"
+    except RuntimeError as error:
+        message = str(error)
+    with torch.inference_mode():
+        b = torch.ones(3)
+        return message, world.all_reduce(b, out=b)[0].item()
+
+
+def test_autograd_notices_a_changed_input() -> None:
+    for message, value in worldline.spawn(autograd, 2):
+        assert "modified by an inplace operation" in message
+        assert value == 2.0
+
+
+def flush(world: Any) -> list[bool]:
+    """Rank 0 has torch flush subnormals; bits must not depend on it, nor the setting on us."""
+    if world.rank == 0:
+        torch.set_flush_denormal(True)
+    tiny = torch.full((3,), 1, dtype=torch.int32).view(torch.float32)
+    same = [
+        set(reference.bits(world.all_reduce(tiny, algorithm=name)).tolist()) == {world.size}
+        for name in ("ll_one_shot", "ll_two_shot", "barrier_one_shot")
+    ]
+    still = bool((torch.tensor([1e-40]) * 1 == 0).item())
+    return [*same, still == (world.rank == 0)]
+
+
+def test_subnormals_survive_a_rank_that_flushes_them() -> None:
+    for verdicts in worldline.spawn(flush, 2):
+        assert all(verdicts)
+
+
+def compiled(world: Any) -> float:
+    """Call from a function under torch.compile."""
+
+    @torch.compile(backend="eager")
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return world.all_reduce(x * 2) + 1
+
+    return double(torch.ones(4))[0].item()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torch_compile_leaves_the_call_alone() -> None:
+    assert worldline.spawn(compiled, 2, timeout=120) == [5.0, 5.0]
