@@ -14,7 +14,7 @@ ARGS ?=
 
 VENV_PYTHON := .venv/bin/python
 STAMP := .venv/worldline-setup
-SETUP := $(PYTHON) -m tools.setup_env $(if $(filter-out 0,$(REUSE)),--path reuse) $(if $(INDEX),--index '$(INDEX)')
+SETUP := $(PYTHON) -m tools.setup_env$(if $(filter-out 0,$(REUSE)), --path reuse)$(if $(INDEX), --index '$(INDEX)')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench lint setup clean
@@ -28,13 +28,13 @@ help:
 	@sed -n 's/^#   /  /p' Makefile
 
 demo: $(STAMP)
-	$(VENV_PYTHON) -m worldline demo $(if $(MODEL),--model '$(MODEL)') $(ARGS)
+	$(VENV_PYTHON) -m worldline demo$(if $(MODEL), --model '$(MODEL)')$(if $(ARGS), $(ARGS))
 
 test: lint
-	$(VENV_PYTHON) -m pytest $(ARGS)
+	$(VENV_PYTHON) -m pytest$(if $(ARGS), $(ARGS))
 
 bench: $(STAMP)
-	$(VENV_PYTHON) -m worldline bench all-reduce $(ARGS)
+	$(VENV_PYTHON) -m worldline bench all-reduce$(if $(ARGS), $(ARGS))
 
 lint: $(STAMP)
 	$(VENV_PYTHON) -m tools.lint

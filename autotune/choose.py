@@ -10,7 +10,14 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
-from worldline.kernels.registry import Algorithm, Launch, Request, algorithm, algorithms
+from worldline.kernels.registry import (
+    ALGORITHMS,
+    Algorithm,
+    Launch,
+    Request,
+    algorithm,
+    algorithms,
+)
 from worldline.primitives.errors import InvalidArgument, UnsupportedError
 from worldline.primitives.layout import THREADS
 
@@ -56,25 +63,41 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
     Raises
     ------
     InvalidArgument
-        For a name that the registry does not have, or a launch too narrow for a GPU.
+        For a collective or a name that the registry does not have, or a launch too narrow for a
+        GPU.
     UnsupportedError
         When nothing can serve, with every reason.
     """
+    collectives = sorted({row.collective for row in ALGORITHMS})
+    if request.collective not in collectives:
+        rule = f"must be one of {', '.join(collectives)}"
+        raise InvalidArgument("collective", request.collective, rule)
     if launch and request.device_type != "cpu" and launch.block < THREADS:
         # Narrower than its threads, a block's warps would each reduce a copy and could disagree.
         raise InvalidArgument("launch.block", launch.block, f"must be at least {THREADS} on a GPU")
-    asked = (algorithm(request.collective, name),) if name else algorithms(request.collective)
+    if name is None:
+        asked = algorithms(request.collective)
+    else:
+        asked = (algorithm(request.collective, name),)
     verdicts = [(row, row.supports(request)) for row in asked]
     refused = tuple((row.name, reason) for row, reason in verdicts if reason is not None)
     able = [row for row, reason in verdicts if reason is None]
     if not able:
-        reasons = "; ".join(f"{row}: {reason}" for row, reason in refused)
-        raise UnsupportedError(f"no algorithm serves this {request.collective}: {reasons}")
-    if name:
+        why_not = _by_reason(refused)
+        raise UnsupportedError(f"no algorithm serves this {request.collective}: {why_not}")
+    if name is not None:
         chosen, why = able[0], "the caller asked for it"
     else:
         chosen, why = _by_size(request, able)
     return Choice(chosen, launch or chosen.launches(request)[0], why, refused)
+
+
+def _by_reason(refused: tuple[tuple[str, str], ...]) -> str:
+    """Say each reason once, after the names that it holds for."""
+    names: dict[str, list[str]] = {}
+    for name, reason in refused:
+        names.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(rows)}: {reason}" for reason, rows in names.items())
 
 
 def _by_size(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
@@ -83,9 +106,11 @@ def _by_size(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
     limit = _ONE_SHOT_UP_TO[row][1]
     shots = 1 if request.nbytes <= limit else 2
     sign, bound = ("<=", limit) if shots == 1 else (">", limit)
+    ranks = "1 rank" if request.world_size == 1 else f"{request.world_size} ranks"
     why = (
-        f"no table for this machine; model: {request.nbytes} bytes {sign} "
-        f"{'any size' if bound == _ALWAYS else f'{bound} bytes'} with {request.world_size} ranks"
+        f"by model: {request.nbytes} bytes {sign} "
+        f"{'any size' if bound == _ALWAYS else f'{bound} bytes'} with {ranks} "
+        "(no measured table)"
     )
     rows = [row for row in able if row.protocol == "ll" and row.shots == shots]
     return (rows or able)[0], why

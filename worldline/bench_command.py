@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from worldline.launch import spawn
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.fingerprint import fingerprint
 from worldline.progress import file_progress
+from worldline.screen import counted, say
 from worldline.units import parse_dtype, parse_size, show_size
 
 
@@ -36,6 +38,8 @@ def main(args: argparse.Namespace) -> int:
         raise InvalidArgument("repeats", args.repeats, "must be at least 1")
     sizes = [parse_size(size) for size in args.sizes.split(",")]
     dtypes = [str(parse_dtype(name)).removeprefix("torch.") for name in args.dtypes.split(",")]
+    if args.save:
+        _check_writable(args.save)
     console = Console(stderr=True)
     with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
         rows = spawn(_rank, args.ranks, (sizes, dtypes, args.repeats, steps))[0]
@@ -70,16 +74,20 @@ def _rank(
     return all_reduce.measure(world, sizes, dtypes, repeats, progress if world.rank == 0 else None)
 
 
+def _check_writable(file: Path) -> None:
+    """Refuse a file that could not be written, before minutes of measuring rather than after."""
+    able = file.is_file() if file.exists() else file.parent.is_dir()
+    if not able or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise InvalidArgument("save", str(file), "must be a writable file, in a folder that exists")
+
+
 def _show(result: dict[str, Any], console: Console) -> None:
-    table = Table(title=f"all-reduce, {result['ranks']} ranks, provider {result['provider']}")
-    for heading in ("dtype", "size", "algorithm", "bits", "time (us)", "spread", "x of gloo"):
+    ranks = counted(result["ranks"], "rank")
+    say(console, f"all-reduce, {ranks}, provider {result['provider']}")
+    table = Table()
+    for heading in ("dtype", "size", "algorithm", "bits", "time (us)", "spread"):
         left = heading in ("dtype", "algorithm")
         table.add_column(heading, justify="left" if left else "right")
-    peers = {
-        (row["dtype"], row["nbytes"]): row["microseconds"]
-        for row in result["rows"]
-        if row["algorithm"] == all_reduce.PEER
-    }
     for row in result["rows"]:
         table.add_row(
             row["dtype"],
@@ -88,9 +96,6 @@ def _show(result: dict[str, Any], console: Console) -> None:
             {True: "equal", False: "WRONG", None: "-"}[row["exact"]],
             row["reason"] or f"{row['microseconds']:.0f}",
             "" if row["reason"] else f"{row['spread']:.0%}",
-            ""
-            if row["reason"]
-            else f"{row['microseconds'] / peers[row['dtype'], row['nbytes']]:.1f}",
         )
     console.print(table)
-    console.print(result["note"])
+    say(console, result["note"])

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from worldline import bench_command, doctor, explain_command
 from worldline._version import __version__
 from worldline.demo import run as demo
-from worldline.primitives.errors import WorldlineError
+from worldline.failures import own_error
+from worldline.primitives.errors import RankFailed, WorldlineError
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -43,7 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except WorldlineError as error:
-        print(f"worldline {args.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"worldline {args.command}: {_describe(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _describe(error: WorldlineError) -> str:
+    """Say what went wrong: one line, but for a failure inside a rank that is not of our naming."""
+    if isinstance(error, RankFailed) and (line := own_error(error.reason)):
+        return f"rank {error.rank}: {line}"
+    return f"{type(error).__name__}: {error}"

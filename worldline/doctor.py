@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from worldline._version import __version__
+from worldline.failures import last_line
 from worldline.kernels.registry import DTYPES, algorithms
 from worldline.launch import run_ranks
 from worldline.primitives.fingerprint import fingerprint
 from worldline.primitives.memory import PROVIDERS
 from worldline.primitives.memory_host import SHARED, stale_segments
+from worldline.screen import counted, say
 
 _OPTIONAL = {
     "triton": "pip install triton (Linux only)",
@@ -24,8 +26,9 @@ _OPTIONAL = {
     "nvidia-cuda-nvrtc": "pip install 'cuda-toolkit[nvrtc,cudart]>=13,<14'; CUDA's compiler",
 }
 
-
+_RANKS = 2
 _WORKS = "works"
+_EQUAL = f"bits equal on {_RANKS} ranks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,17 +92,14 @@ def _algorithms(providers: dict[str, str | None], run_kernels: bool) -> list[dic
     """Tell of each provider, algorithm and dtype whether it works here, and how that is known."""
     rows = []
     for provider, reason in providers.items():
-        verdicts: dict[str, str] = {}
-        if reason is None and run_kernels:
-            outcome = run_ranks(_check_rank, 2, timeout=60, provider=provider)[0]
-            verdicts = outcome.value or dict.fromkeys(_points(), str(outcome.failure))
+        verdicts = _run_checks(provider) if reason is None and run_kernels else {}
         for point in _points():
             if reason is not None:
                 state, why = "unavailable", reason
             elif not run_kernels:
                 state, why = "not run", "--no-check"
             elif verdicts[point] == _WORKS:
-                state, why = "works", "ran on 2 ranks, bits equal the reference's"
+                state, why = "works", _EQUAL
             else:
                 state, why = "fails", verdicts[point]
             name, dtype = point.split()
@@ -123,6 +123,22 @@ def _points() -> list[str]:
     ]
 
 
+def _run_checks(provider: str) -> dict[str, str]:
+    """Give the verdict on every point: works, or the first thing that went wrong on any rank."""
+    outcomes = run_ranks(_check_rank, _RANKS, timeout=60, provider=provider)
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.order):
+        if outcome.failure is not None:
+            why = f"rank {outcome.rank}: {last_line(outcome.failure)}"
+            return dict.fromkeys(_points(), why)
+    wrong = {
+        point: f"rank {outcome.rank}: {verdict}"
+        for outcome in outcomes
+        for point, verdict in outcome.value.items()
+        if verdict != _WORKS
+    }
+    return {**dict.fromkeys(_points(), _WORKS), **wrong}
+
+
 def _check_rank(world: Any) -> dict[str, str]:
     """Run every algorithm and dtype once; the verdict on this rank of each."""
     import torch
@@ -142,25 +158,40 @@ def _check_rank(world: Any) -> dict[str, str]:
 
 def _show(report: dict[str, Any], console: Console) -> None:
     machine = report["machine"]
-    console.print(f"[bold]worldline {report['worldline']}[/bold] on {machine['os']}")
-    console.print(f"  Python {machine['python']}, {machine['cpu']}, {machine['cores']} core(s)")
+    say(console, f"worldline {report['worldline']} on {machine['os']}", style="bold")
+    cores = counted(machine["cores"], "core")
+    say(console, f"Python {machine['python']}, {machine['cpu']}, {cores}", indent=1)
     cuda = machine["torch_cuda"]
     build = f"CUDA {cuda}" if cuda else "CPU build"
     versions = ", ".join(f"{k} {v or 'absent'}" for k, v in machine["packages"].items())
-    console.print(f"  {versions} (torch: {build})")
+    say(console, f"{versions} (torch: {build})", indent=1)
     for index, gpu in enumerate(machine["gpus"]):
-        console.print(f"  GPU {index}: {gpu['name']}, sm {gpu['capability']}, peers {gpu['peers']}")
+        words = f"GPU {index}: {gpu['name']}, sm {gpu['capability']}, peers {gpu['peers']}"
+        say(console, words, indent=1)
     memory = report["shared_memory"]
-    console.print(f"  shared memory: {memory['free'] >> 20} of {memory['bytes'] >> 20} MiB free")
+    free, whole = memory["free"] >> 20, memory["bytes"] >> 20
+    say(console, f"shared memory: {free} of {whole} MiB free", indent=1)
     for path in memory["stale"]:
-        console.print(f"  left behind by a crash: {path} (the next world removes it)")
+        say(console, f"left behind by a crash: {path} (the next world removes it)", indent=1)
     for name, reason in report["providers"].items():
-        console.print(f"  provider {name}: {reason or 'available'}")
-    table = Table(title="all-reduce", title_justify="left")
+        say(console, f"provider {name}: {reason or 'available'}", indent=1)
+    say(console, "all-reduce:", indent=1)
+    _show_algorithms(report["algorithms"], console)
+    for name, remedy in report["missing"].items():
+        say(console, f"missing {name}: {remedy}", indent=1)
+
+
+def _show_algorithms(rows: list[dict[str, Any]], console: Console) -> None:
+    """Print the table; a reason that would wrap in every row that has it is told once, below."""
+    notes: dict[str, str] = {}
+    table = Table()
     for heading in ("provider", "algorithm", "dtype", "state", "how it is known"):
         table.add_column(heading)
-    for row in report["algorithms"]:
-        table.add_row(*(str(row[key]) for key in row))
+    for row in rows:
+        reason = row["reason"]
+        if len(reason) > len(_EQUAL):
+            reason = notes.setdefault(reason, f"note {len(notes) + 1}")
+        table.add_row(row["provider"], row["algorithm"], row["dtype"], row["state"], reason)
     console.print(table)
-    for name, remedy in report["missing"].items():
-        console.print(f"  missing {name}: {remedy}")
+    for reason, note in notes.items():
+        say(console, f"{note}: {reason}", indent=1)

@@ -13,6 +13,7 @@ from worldline.explanation import Explanation, explain
 from worldline.kernels.registry import Request
 from worldline.primitives.layout import ArenaLayout
 from worldline.primitives.memory import PROVIDERS
+from worldline.screen import counted, say
 from worldline.startup import default_provider
 from worldline.units import parse_dtype, parse_size, show_size
 
@@ -54,19 +55,24 @@ def main(args: argparse.Namespace) -> int:
 def _show(explanation: Explanation, console: Console) -> None:
     choice, request = explanation.choice, explanation.request
     dtype = str(request.dtype).removeprefix("torch.")
-    console.print(
-        f"{request.collective}, {show_size(request.nbytes)} of {dtype}, {request.world_size} "
-        f"ranks, provider {explanation.provider}: [bold]{choice.algorithm.name}[/bold]"
+    say(
+        console,
+        f"{request.collective}, {show_size(request.nbytes)} of {dtype}, "
+        f"{counted(request.world_size, 'rank')}, provider {explanation.provider}: "
+        f"{choice.algorithm.name}",
+        style="bold",
     )
-    console.print(f"  {choice.algorithm.summary}")
-    console.print(f"  why: {choice.reason}")
-    console.print(
-        f"  {explanation.chunks} launch(es), at most {choice.launch.grid} programs of "
-        f"{choice.launch.block} items; {show_size(explanation.scratch_bytes)} of scratch"
+    say(console, choice.algorithm.summary, indent=1)
+    say(console, f"why: {choice.reason}", indent=1)
+    say(
+        console,
+        f"{explanation.launch_words}; {show_size(explanation.scratch_bytes)} of scratch",
+        indent=1,
     )
     for name, reason in choice.refused:
-        console.print(f"  refused {name}: {reason}")
-    table = Table(title="arena of each rank", title_justify="left")
+        say(console, f"refused {name}: {reason}", indent=1)
+    say(console, "arena of each rank:", indent=1)
+    table = Table()
     for heading in ("region", "offset", "bytes"):
         table.add_column(heading, justify="left" if heading == "region" else "right")
     for region in explanation.regions:

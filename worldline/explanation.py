@@ -8,6 +8,10 @@ from worldline.autotune.choose import Choice
 from worldline.kernels.launch import chunk_elements
 from worldline.kernels.registry import Request
 from worldline.primitives.layout import ArenaLayout, Region
+from worldline.screen import counted, wrap
+from worldline.units import show_size
+
+_WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -37,18 +41,28 @@ class Explanation:
     provider: str
     regions: tuple[Region, ...]
 
+    @property
+    def launch_words(self) -> str:
+        """How many launches of which shape the call takes."""
+        launch, launches = self.choice.launch, counted(self.chunks, "launch", "launches")
+        return f"{launches} of at most {counted(launch.grid, 'program')} of {launch.block} items"
+
     def __str__(self) -> str:
         choice, request = self.choice, self.request
         dtype = str(request.dtype).removeprefix("torch.")
         lines = [
-            f"{request.collective} of {request.count} x {dtype} on {request.world_size} ranks: "
-            f"{choice.algorithm.name} ({choice.reason}); {self.chunks} launch(es) of at most "
-            f"{choice.launch.grid} x {choice.launch.block} items, {self.scratch_bytes} bytes of "
-            f"scratch, provider {self.provider}"
+            f"{request.collective} of {request.count} x {dtype} on "
+            f"{counted(request.world_size, 'rank')} ({self.provider}): {choice.algorithm.name}"
         ]
-        lines += [f"  refused {name}: {reason}" for name, reason in choice.refused]
-        lines += [f"  arena {r.name}: {r.offset} + {r.size} bytes" for r in self.regions]
-        return "\n".join(lines)
+        details = [
+            f"why: {choice.reason}",
+            f"{self.launch_words}; {show_size(self.scratch_bytes)} of scratch",
+            *(f"refused {name}: {reason}" for name, reason in choice.refused),
+            # Regions follow each other: their sizes are the map.
+            "arena, in KB: "
+            + ", ".join(f"{region.name} {region.size >> 10}" for region in self.regions),
+        ]
+        return "\n".join([*lines, *(wrap(line, _WIDTH, indent=1) for line in details)])
 
     def as_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import sys
 import threading
 import time
@@ -121,7 +122,15 @@ def run_ranks(
     if timeout is not None:
         timeout = seconds("timeout", timeout)
     work = _pack(fn, args, options)
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    # A socket of our own: left to itself the store would listen on every interface.
+    server = socket.create_server(("127.0.0.1", 0))
+    store = TCPStore(
+        "127.0.0.1",
+        server.getsockname()[1],
+        is_master=True,
+        wait_for_workers=False,
+        master_listen_fd=server.detach(),
+    )
     started = []
     try:
         for rank in range(ranks):

@@ -33,28 +33,64 @@ def command_for(code: str, script: Path) -> list[str]:
     return [sys.executable, *(TORCHRUN if under_torchrun else []), str(script)]
 
 
-PYTHON_BLOCKS = blocks("python")
-
-
-@pytest.mark.parametrize("code", [b[1] for b in PYTHON_BLOCKS], ids=[b[0] for b in PYTHON_BLOCKS])
-def test_the_python_block_runs(code: str, tmp_path: Path) -> None:
-    script = tmp_path / "block.py"
+def run_block(code: str, folder: Path) -> str:
+    """Run a block as a script in a folder; return what it printed."""
+    script = folder / "block.py"
     script.write_text(code)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command_for(code, script),
-        cwd=tmp_path,
-        env=environment,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_the_readme_has_its_quickstart() -> None:
-    assert any("torchrun" in code and place.startswith("README") for place, code in PYTHON_BLOCKS)
+PYTHON_BLOCKS = blocks("python")
+
+
+@pytest.mark.parametrize("code", [b[1] for b in PYTHON_BLOCKS], ids=[b[0] for b in PYTHON_BLOCKS])
+def test_the_python_block_runs(code: str, tmp_path: Path) -> None:
+    run_block(code, tmp_path)
+
+
+def test_the_quickstart_prints_the_sum_on_every_rank_and_explains_once(tmp_path: Path) -> None:
+    (code,) = [c for place, c in PYTHON_BLOCKS if place.startswith("README") and "torchrun" in c]
+    printed = run_block(code, tmp_path)
+    assert "rank 0: 3.0\n" in printed
+    assert "rank 1: 3.0\n" in printed
+    assert printed.count("all_reduce of 1000 x float32 on 2 ranks (host): ll_one_shot\n") == 1
+
+
+def missing_files(words: str) -> list[str]:
+    """Return the files and folders that a page names in code, but that the repository lacks."""
+    paths = re.findall(r"`([\w.*-]+/[\w./*-]*)`", words)
+    return [path for path in paths if not (path.endswith("*") or any(ROOT.glob(path)))]
+
+
+def test_pages_name_files_that_exist() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    assert {
+        page.name: missing for page in pages if (missing := missing_files(page.read_text()))
+    } == {}
+    assert missing_files("`kernels/ring.py`, `kernels/`, `docs/ring*.md`, `1/2`") == [
+        "kernels/ring.py",
+        "docs/ring*.md",
+        "1/2",
+    ]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = []
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
+            if not (page.parent / target).exists():
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert broken == []
 
 
 def test_every_make_command_in_the_pages_exists(require_tool: Callable[[str], str]) -> None:

@@ -28,7 +28,10 @@ def test_hello_all_reduce(repo_root: Path, launcher: list[str], ranks: int) -> N
     total = ranks * (ranks + 1) // 2
     for rank in range(ranks):
         assert f"rank {rank} of {ranks}: {rank + 1} -> {total}" in printed
-    assert f"all_reduce of 1000 x float32 on {ranks} ranks" in printed
+    assert (
+        printed.count(f"all_reduce of 1000 x float32 on {ranks} ranks (host): ll_one_shot\n") == 1
+    )
+    assert [line for line in printed.splitlines() if len(line) > 80] == []
 
 
 def test_every_example_has_a_readme_that_names_its_scripts(repo_root: Path) -> None:

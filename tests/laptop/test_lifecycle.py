@@ -203,3 +203,22 @@ def use_closed(world: Any) -> list[str]:
 def test_use_after_close() -> None:
     for messages in worldline.spawn(use_closed, 2):
         assert all("closed" in message for message in messages)
+
+
+def listeners(world: Any) -> list[str]:
+    """List the addresses on which the machine listens at the store's port, in hexadecimal."""
+    from worldline import startup
+
+    assert startup._launcher is not None
+    port = f"{startup._launcher.store.port:04X}"
+    found = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            address, state = line.split()[1], line.split()[3]
+            if address.endswith(f":{port}") and state == "0A":
+                found.append(address.split(":")[0])
+    return found
+
+
+def test_the_store_of_spawn_listens_on_loopback_alone() -> None:
+    assert worldline.spawn(listeners, 1) == [["0100007F"]]

@@ -71,8 +71,30 @@ def test_the_choice_explains_itself() -> None:
     text = str(explanation)
     assert "ll_two_shot" in text
     assert "1048576 bytes > 262144 bytes with 4 ranks" in text
-    assert "arena ll" in text
+    assert "ll 6112" in text
     assert explanation.as_dict()["algorithm"] == "ll_two_shot"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("arena", [MINIMUM, 8 << 20, 64 << 20, 4 << 30])
+@pytest.mark.parametrize("world", [1, 2, 4, 16])
+@pytest.mark.parametrize("nbytes", [0, 4000, 1 << 20, 1 << 30])
+def test_the_explanation_fits_80_columns(
+    nbytes: int, world: int, arena: int, dtype: torch.dtype
+) -> None:
+    asked = request(nbytes, world, dtype)
+    explanation = explain(asked, choose(asked), ArenaLayout(world, arena), "host")
+    lines = str(explanation).splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert lines[0].endswith(explanation.choice.algorithm.name)
+    if arena <= 64 << 20:
+        assert len([line for line in lines if "arena" in line and "staged" in line]) == 1
+
+
+def test_one_rank_is_not_1_ranks() -> None:
+    text = str(explain(request(64, 1), choose(request(64, 1)), ArenaLayout(1, 1 << 20), "host"))
+    assert "1 ranks" not in text
+    assert "1 launches" not in text
 
 
 def test_the_callers_own_choice_wins() -> None:
@@ -93,9 +115,17 @@ def test_refusals_list_every_reason() -> None:
     with pytest.raises(UnsupportedError) as caught:
         choose(request(64, 2, torch.int64))
     for row in algorithms("all_reduce"):
-        assert row.name in str(caught.value)
+        assert str(caught.value).count(row.name) == 1
+    assert str(caught.value).count("int64 is not one of") == 1
     with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll_one_shot"):
         choose(request(64, 2), "ring")
+
+
+@pytest.mark.parametrize("name", [None, "ll_one_shot"])
+def test_an_unknown_collective_is_told_which_exist(name: str | None) -> None:
+    asked = dataclasses.replace(request(64, 2), collective="all_gather")
+    with pytest.raises(InvalidArgument, match="collective='all_gather': must be one of all_reduce"):
+        choose(asked, name)
 
 
 @pytest.mark.parametrize(("world", "size", "words"), [(0, 1 << 20, "world_size=0"), (2, 5, "=5")])

@@ -1,6 +1,8 @@
 """The set-up's decisions, on made-up facts: which path, how old is too old, when to run again."""
 
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +43,29 @@ def test_a_python_without_torch_is_not_reused(tmp_path: Path) -> None:
     assert reason == "ModuleNotFoundError: no torch"
 
 
+def test_a_command_that_works_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_env.run("Doing it", [sys.executable, "-c", "print('noise\\n' * 99)"])
+    printed = capsys.readouterr()
+    assert re.fullmatch(r"Doing it \.\.\. \d+ s\n", printed.out)
+    assert printed.err == ""
+
+
+def test_a_command_that_fails_shows_what_it_said(capsys: pytest.CaptureFixture[str]) -> None:
+    program = "import sys; print('out'); sys.exit('err')"
+    with pytest.raises(setup_env.SetupError, match=r"failed \(exit 1\): \S+ -c import sys"):
+        setup_env.run("Doing it", [sys.executable, "-c", program])
+    assert sorted(capsys.readouterr().err.split()) == ["err", "out"]
+
+
+def test_a_terminal_is_shown_that_time_passes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    setup_env.run("Doing it", [sys.executable, "-c", "import time; time.sleep(1.2)"])
+    shown = r"Doing it \.\.\. (\rDoing it \.\.\. \d+ s){2,}\n"
+    assert re.fullmatch(shown, capsys.readouterr().out)
+
+
 @pytest.fixture
 def makes(repo_copy: Path, require_tool: Callable[[str], str]) -> Callable[..., str]:
     """Give a function that returns what ``make -n`` would run in a copy that is set up."""
@@ -59,7 +84,9 @@ def makes(repo_copy: Path, require_tool: Callable[[str], str]) -> Callable[..., 
 
 @pytest.mark.parametrize("goal", ["demo", "test", "bench"])
 def test_set_up_is_not_run_twice(makes: Callable[..., str], goal: str) -> None:
-    assert "setup_env" not in makes(goal)
+    commands = makes(goal)
+    assert "setup_env" not in commands
+    assert [line for line in commands.splitlines() if line != line.rstrip()] == []
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "constraints.txt", "tools/setup_env.py"])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import setup_env
+
 
 @pytest.fixture
 def offline(repo_copy: Path) -> dict[str, str]:
@@ -19,22 +21,39 @@ def offline(repo_copy: Path) -> dict[str, str]:
 def test_reuse_links_to_the_packages_at_hand(
     repo_copy: Path, offline: dict[str, str], tmp_path: Path
 ) -> None:
+    # Beside it, the clone's own folder would pass for a namespace package `worldline`.
+    clone = repo_copy.rename(tmp_path / "worldline")
     # sys.executable is a venv's python: its packages are what --system-site-packages misses.
     setup = [sys.executable, "-m", "tools.setup_env"]
-    subprocess.run(setup, cwd=repo_copy, env=offline, check=True)
-    assert (repo_copy / ".venv/worldline-setup").read_text() == "reuse\n"
+    subprocess.run(setup, cwd=clone, env=offline, check=True)
+    assert (clone / ".venv/worldline-setup").read_text() == "reuse\n"
 
-    program = "import torch, worldline.kernels as k; print(torch.__file__); print(k.__file__)"
-    python = repo_copy / ".venv/bin/python"
-    done = subprocess.run(
-        [python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from worldline import __version__; import torch, worldline, worldline.kernels as k\n"
+        "print(torch.__file__, worldline.__file__, k.__file__, sep='\\n')\n"
     )
+
+    def run_beside_the_clone() -> subprocess.CompletedProcess[str]:
+        command = [clone / ".venv/bin/python", script]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = run_beside_the_clone()
     assert done.returncode == 0, done.stderr
-    torch_file, kernels_file = done.stdout.split()
     here = importlib.util.find_spec("torch")
     assert here is not None
-    assert torch_file == here.origin
-    assert Path(kernels_file) == repo_copy / "kernels/__init__.py"
+    assert done.stdout.splitlines() == [
+        here.origin,
+        str(clone / "worldline/__init__.py"),
+        str(clone / "kernels/__init__.py"),
+    ]
+
+    # The packages at hand may have the same line for a Worldline of their own: leave them out.
+    (site,) = clone.glob(".venv/lib/*/site-packages")
+    (site / "worldline_reuse.pth").unlink()
+    assert "No module named 'torch'" in run_beside_the_clone().stderr
+    (site / setup_env.FINDER_PTH).unlink()
+    assert "cannot import name '__version__'" in run_beside_the_clone().stderr
 
 
 def test_a_bare_python_offline_is_told_what_to_do(repo_copy: Path, offline: dict[str, str]) -> None:

@@ -98,9 +98,10 @@ def test_it_installs_and_runs(
     subprocess.run([*pip, *flags, built[kind]], check=True)
 
     def python(*arguments: str) -> str:
-        # The target comes before the running environment and its editable Worldline.
-        command = [sys.executable, *arguments]
-        env = {**os.environ, "PYTHONPATH": str(target)}
+        # Without -S, .pth files of the running environment would bring its editable Worldline.
+        command = [sys.executable, "-S", *arguments]
+        folders = [target, *(p for p in sys.path if p.endswith("-packages"))]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
         done = subprocess.run(
             command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
         )

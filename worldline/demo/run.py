@@ -157,13 +157,14 @@ def run(model: Model, options: DemoOptions, progress: Console | None = None) -> 
     from worldline.demo.result import judge
     from worldline.demo.sentences import SENTENCES
     from worldline.progress import file_progress
+    from worldline.screen import counted
 
     sentences = options.sentences or SENTENCES
     tokens = _tokenise(model, sentences)
     config = model.weights.config
     with model.weights.open() as weights:
         unsplit = Encoder(weights, config)(tokens)
-    title = f"{options.ranks} rank(s) at work"
+    title = f"{counted(options.ranks, 'rank')} at work"
     with file_progress(title, steps(config.layers), progress or Console(quiet=True)) as path:
         job = Job(model.weights, tokens, options.repeats, path)
         reports = worldline.spawn(run_rank, ranks=options.ranks, args=(job,))

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from worldline.demo.result import INTERPRETER_NOTICE, RANDOM_NOTICE, TOLERANCE, Result
 from worldline.demo.source import Model
+from worldline.screen import counted, say
 
 _SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _NAMES = {"attention": "attention", "mlp": "MLP"}
@@ -16,13 +17,17 @@ _NAMES = {"attention": "attention", "mlp": "MLP"}
 def show_opening(console: Console, model: Model, ranks: int) -> None:
     """Print the first lines: what is about to run, and whose model it is."""
     if model.random:
-        _line(console, f"{RANDOM_NOTICE}.", "bold yellow")
-        _line(console, f"Why: {model.origin}.")
-        _line(console, f"Worldline demo: the same architecture, split over {_ranks(ranks)}.")
+        say(console, f"{RANDOM_NOTICE}.", style="bold yellow")
+        say(console, f"Why: {model.origin}.")
+        say(console, f"Worldline demo: the same architecture, split over {counted(ranks, 'rank')}.")
         return
-    _line(console, f"Worldline demo: {model.origin}, split over {_ranks(ranks)}.", "bold")
+    say(
+        console,
+        f"Worldline demo: {model.origin}, split over {counted(ranks, 'rank')}.",
+        style="bold",
+    )
     if model.credit is not None:
-        _line(console, model.credit)
+        say(console, model.credit)
 
 
 def show_result(console: Console, result: Result, seconds: float) -> None:
@@ -31,43 +36,47 @@ def show_result(console: Console, result: Result, seconds: float) -> None:
     heads = ", ".join(str(report.heads) for report in result.reports)
     columns = ", ".join(str(report.columns) for report in result.reports)
     config = result.model.weights.config
-    _line(console, "")
-    _line(console, f"Attention heads a rank: {heads} (of {config.heads}).")
-    _line(console, f"MLP columns a rank: {columns} (of {config.mlp}).")
+    say(console, "")
+    say(console, f"Attention heads a rank: {heads} (of {config.heads}).")
+    say(console, f"MLP columns a rank: {columns} (of {config.mlp}).")
     sentences, length, width = first.partials["mlp"].shape
-    _line(
+    say(
         console,
         f"Forward pass: {sentences} sentences of up to {length} tokens, {first.calls} "
         f"all-reduces of {sentences} x {length} x {width} float32 by {first.algorithm} "
         f"(provider: {first.provider}).",
     )
-    _line(console, "")
+    say(console, "")
     same = "no" if result.disagreeing_ranks else "yes"
-    _line(console, f"Embeddings bit-identical on all ranks: {same}")
-    _line(
+    say(console, f"Embeddings bit-identical on all ranks: {same}")
+    say(
         console,
         f"Split against unsplit model: largest difference {result.deviation:.1e} "
         f"(allowed {TOLERANCE:.0e}), smallest cosine {result.cosine:.9f}",
     )
     if result.similar_pairs(1):
-        _line(console, "")
+        say(console, "")
+        say(console, "Most similar sentences:")
         console.print(_pairs(result))
-    _line(console, "")
+    say(console, "")
+    say(console, "All-reduce algorithms on the activations that flowed (last layer):")
     console.print(_algorithms(result))
+    if result.interpreted:
+        say(console, f"{INTERPRETER_NOTICE}.")
     for line in _not_run(result):
-        _line(console, line)
-    _line(console, "")
+        say(console, line)
+    say(console, "")
     for failure in result.failures:
-        _line(console, f"WRONG: {failure}", "bold red")
+        say(console, f"WRONG: {failure}", style="bold red")
     if not result.failures:
         verdict = "every sum equals the reference bit for bit, and split equals unsplit"
-        _line(console, f"In {seconds:.0f} s: {verdict}.", "bold green")
+        say(console, f"In {seconds:.0f} s: {verdict}.", style="bold green")
     if result.model.random:
-        _line(console, f"{RANDOM_NOTICE}.", "bold yellow")
+        say(console, f"{RANDOM_NOTICE}.", style="bold yellow")
 
 
 def _pairs(result: Result) -> Table:
-    table = Table(title="Most similar sentences", title_justify="left", show_lines=True)
+    table = Table(show_lines=True)
     table.add_column("cosine", justify="right")
     table.add_column("one")
     table.add_column("other")
@@ -78,12 +87,7 @@ def _pairs(result: Result) -> Table:
 
 
 def _algorithms(result: Result) -> Table:
-    table = Table(
-        title="All-reduce algorithms on the activations that flowed (last layer)",
-        title_justify="left",
-        caption=f"{INTERPRETER_NOTICE}." if result.interpreted else None,
-        caption_justify="left",
-    )
+    table = Table()
     table.add_column("sum of")
     table.add_column("dtype")
     table.add_column("bytes", justify="right")
@@ -126,11 +130,3 @@ def _duration(seconds: float) -> str:
     if seconds >= 1e-3:
         return f"{seconds * 1e3:.1f} ms"
     return f"{seconds * 1e6:.1f} us"
-
-
-def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
-
-
-def _line(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, highlight=False)
