@@ -29,6 +29,7 @@ from tests.compile_only.cases import BARRIER, ELEMENTS, Case
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 ARENA_BYTES = 8 << 20
 WORKERS = 2
+FINDERS = tuple(sys.meta_path)
 
 
 class CompileOnlyDriver:
@@ -81,9 +82,15 @@ def load(tree: str | None) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "worldline"]:
         del sys.modules[name]
     sys.path[:] = [path for path in sys.path if not path.endswith("planted")]
+    # Where the editable install's finder stands first, it would go before any path.
+    sys.meta_path[:] = FINDERS if tree is None else sorted(FINDERS, key=_is_editable_install)
     if tree is not None:
         sys.path.insert(0, tree)
     importlib.invalidate_caches()
+
+
+def _is_editable_install(finder: Any) -> bool:
+    return getattr(finder, "__name__", "") == "_EditableFinder"
 
 
 def compile_case(case: Case) -> Any:

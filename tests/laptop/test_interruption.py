@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import torch
 
 import worldline
 from worldline.kernels.registry import algorithms
+from worldline.primitives import memory_host
 
 NAMES = tuple(row.name for row in algorithms("all_reduce"))
 
@@ -108,28 +108,28 @@ def test_init_succeeds_whoever_tried_before() -> None:
 def other_thread(world: Any) -> str:
     """Run a kernel while another thread of this process waits in one."""
     if world.rank == 1:
-        time.sleep(0.8)
+        world.store.wait(["tried"])
+        world.barrier()
         return ""
 
-    def wait() -> None:
-        with contextlib.suppress(worldline.CollectiveTimeout):
-            world.barrier()
-
-    thread = threading.Thread(target=wait)
+    thread = threading.Thread(target=world.barrier)
     with worldline.init(ranks=[0]) as alone:
         thread.start()
-        time.sleep(0.3)
+        until = time.monotonic() + 20
+        while not memory_host._interpreter.locked() and time.monotonic() < until:
+            time.sleep(0.01)
         try:
             alone.barrier()
         except worldline.ProviderError as error:
             return str(error)
         finally:
+            world.store.set("tried", "")
             thread.join()
     return "no error"
 
 
 def test_a_second_thread_is_refused() -> None:
-    assert "one at a time" in worldline.spawn(other_thread, 2, timeout=60, deadline=1.0)[0]
+    assert "one at a time" in worldline.spawn(other_thread, 2, timeout=60)[0]
 
 
 def linger(world: Any, folder: str) -> None:
