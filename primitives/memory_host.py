@@ -31,8 +31,15 @@ SHARED = "/dev/shm"
 PREFIX = "worldline-"
 
 
-def stale_segments() -> list[str]:
-    """List segments of this user that a crash left behind."""
+def stale_segments(remove: bool = False) -> list[str]:
+    """List segments of this user that a crash left behind.
+
+    Parameters
+    ----------
+    remove : bool
+        Remove them as well, each while its lock is held: a world that is just making one waits
+        for the lock and then sees that its name is gone.
+    """
     stale = []
     for name in os.listdir(SHARED) if os.path.isdir(SHARED) else []:
         path = os.path.join(SHARED, name)
@@ -41,6 +48,8 @@ def stale_segments() -> list[str]:
                 segment = os.open(path, os.O_RDWR | os.O_CLOEXEC)
                 try:
                     fcntl.flock(segment, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if remove:
+                        os.unlink(path)
                     stale.append(path)
                 finally:
                     os.close(segment)
@@ -126,10 +135,9 @@ class HostProvider:
         total = stride * layout.world_size
         name, problem, segment = "", "", -1
         if rendezvous.rank == 0:
-            _remove(stale_segments())
-            name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+            stale_segments(remove=True)
             try:
-                segment = _make(name, total)
+                name, segment = _make(total)
             except OSError as error:
                 problem = _why_not(error, total, layout)
         mapping = None
@@ -157,7 +165,7 @@ class HostProvider:
             raise
         finally:
             if rendezvous.rank == 0 and segment >= 0:
-                _remove([os.path.join(SHARED, name)])
+                os.unlink(os.path.join(SHARED, name))
             if segment >= 0:
                 os.close(segment)
         assert mapping is not None
@@ -205,28 +213,25 @@ def _subnormals_kept() -> Iterator[None]:
             torch.set_flush_denormal(True)
 
 
-def _make(name: str, size: int) -> int:
-    path = os.path.join(SHARED, name)
-    segment = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+def _make(size: int) -> tuple[str, int]:
+    """Make a segment and lock it; returns its name and descriptor."""
+    while True:
+        name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+        path = os.path.join(SHARED, name)
+        segment = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(segment, fcntl.LOCK_EX)
+        if os.fstat(segment).st_nlink:
+            break
+        # Another world's clean-up came between the making and the lock.
+        os.close(segment)
     try:
         # Without this, too small a /dev/shm shows as a bus error in the middle of a kernel.
         os.posix_fallocate(segment, 0, size)
-        fcntl.flock(segment, fcntl.LOCK_EX)
-        if not os.fstat(segment).st_nlink:
-            raise OSError(errno.EAGAIN, "another world's clean-up was faster")
     except OSError:
+        os.unlink(path)
         os.close(segment)
-        _remove([path])
         raise
-    return segment
-
-
-def _remove(paths: list[str]) -> None:
-    for path in paths:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            continue
+    return name, segment
 
 
 def _why_not(error: OSError, total: int, layout: ArenaLayout) -> str:

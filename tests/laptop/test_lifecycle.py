@@ -149,15 +149,29 @@ def test_a_segment_of_a_dead_process_is_removed_by_the_next_world() -> None:
     assert not path.exists()
 
 
+def alone_and_busy(world: Any) -> int:
+    """Make worlds of one rank: each start sweeps while the others make theirs."""
+    made = 0
+    for _ in range(150):
+        with worldline.init(ranks=[world.rank], arena_bytes=1 << 18) as alone:
+            made += alone.size
+    return made
+
+
+def test_worlds_that_start_at_once_do_not_sweep_each_other() -> None:
+    assert worldline.spawn(alone_and_busy, 4) == [150] * 4
+    assert segments() == []
+
+
 def private(world: Any) -> list[int]:
     """Look at the segment's mode while its name exists, on the rank that makes it."""
     modes: list[int] = []
     real = memory_host._make
 
-    def make(name: str, size: int) -> int:
-        segment = real(name, size)
+    def make(size: int) -> tuple[str, int]:
+        name, segment = real(size)
         modes.append(os.fstat(segment).st_mode & 0o777)
-        return segment
+        return name, segment
 
     memory_host._make = make
     worldline.init().close()
