@@ -34,6 +34,54 @@ def _share(owner, items, share, index, first):
     return valid, valid | (index == first)
 
 
+@device_function
+def _reduce(
+    own0,
+    own1,
+    half,
+    stride: tl.constexpr,
+    item,
+    epoch,
+    mask,
+    alive,
+    arena,
+    table,
+    limit_ns,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+    DTYPE: tl.constexpr,
+):
+    """Receive every peer's slot [rank][item] and add all ranks' data in rank order, own included.
+
+    Returns the rounded sum's two words and ``alive``; the words mean nothing where that is 0.
+    """
+    for rank in tl.static_range(WORLD):
+        if rank == RANK:
+            data0, data1 = own0, own1
+        else:
+            slot = rank * stride + item
+            data0, data1, alive = ll_recv(
+                arena + half + slot * SLOT,
+                slot,
+                epoch,
+                mask,
+                alive,
+                arena,
+                table,
+                limit_ns,
+                OPERATION,
+                rank,
+                RANK,
+                WORLD,
+            )
+        if rank == 0:
+            total = unpack(data0, data1, DTYPE)
+        else:
+            total = add(total, unpack(data0, data1, DTYPE), DTYPE)
+    word0, word1 = pack(total, DTYPE)
+    return word0, word1, alive
+
+
 @kernel(do_not_specialize=["count", "limit_ns"])
 def all_reduce_ll_one_shot(
     source: tl.int64,
@@ -88,30 +136,22 @@ def all_reduce_ll_one_shot(
         item = (start + lane).to(tl.int64)
         valid = item < items
         own0, own1 = load_item(source, item, count, valid, DTYPE, WIDE)
-        for rank in tl.static_range(WORLD):
-            if rank == RANK:
-                data0, data1 = own0, own1
-            else:
-                slot = rank * (HALF // SLOT // WORLD) + item
-                data0, data1, alive = ll_recv(
-                    arena + half + slot * SLOT,
-                    slot,
-                    epoch,
-                    valid,
-                    alive,
-                    arena,
-                    table,
-                    limit_ns,
-                    OPERATION,
-                    rank,
-                    RANK,
-                    WORLD,
-                )
-            if rank == 0:
-                total = unpack(data0, data1, DTYPE)
-            else:
-                total = add(total, unpack(data0, data1, DTYPE), DTYPE)
-        word0, word1 = pack(total, DTYPE)
+        word0, word1, alive = _reduce(
+            own0,
+            own1,
+            half,
+            HALF // SLOT // WORLD,
+            item,
+            epoch,
+            valid,
+            alive,
+            arena,
+            table,
+            limit_ns,
+            RANK,
+            WORLD,
+            DTYPE,
+        )
         word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
         word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
         store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
@@ -169,30 +209,22 @@ def all_reduce_ll_two_shot(
         index = (start + lane).to(tl.int64)
         valid, exchanged = _share(RANK, items, share, index, block * BLOCK)
         own0, own1 = load_item(source, RANK * share + index, count, valid, DTYPE, WIDE)
-        for rank in tl.static_range(WORLD):
-            if rank == RANK:
-                data0, data1 = own0, own1
-            else:
-                slot = rank * (HALF // SLOT // 2 // WORLD) + index
-                data0, data1, alive = ll_recv(
-                    arena + half + slot * SLOT,
-                    slot,
-                    epoch,
-                    exchanged,
-                    alive,
-                    arena,
-                    table,
-                    limit_ns,
-                    OPERATION,
-                    rank,
-                    RANK,
-                    WORLD,
-                )
-            if rank == 0:
-                total = unpack(data0, data1, DTYPE)
-            else:
-                total = add(total, unpack(data0, data1, DTYPE), DTYPE)
-        word0, word1 = pack(total, DTYPE)
+        word0, word1, alive = _reduce(
+            own0,
+            own1,
+            half,
+            HALF // SLOT // 2 // WORLD,
+            index,
+            epoch,
+            exchanged,
+            alive,
+            arena,
+            table,
+            limit_ns,
+            RANK,
+            WORLD,
+            DTYPE,
+        )
         for step in tl.static_range(1, WORLD):
             peer = tl.load(table + (RANK + step) % WORLD)
             slot = RANK * (HALF // SLOT // 2 // WORLD) + index
