@@ -246,6 +246,7 @@ def _rank_main(work: bytes, rank: int, size: int, port: int, writer: connection.
     _end_with_parent()
 
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         fn, args, options, environment = pickle.loads(work)
         os.environ.update({**environment, "TRITON_INTERPRET": "1"})
         if "deadline" in options:

@@ -1,8 +1,13 @@
 """What the rank server loads before it forks: torch, Triton and every kernel, interpreted."""
 
 import importlib
+import signal
 
 from worldline.kernels.registry import ALGORITHMS
+
+# Ctrl-C reaches the whole process group. The one that spawned ends its ranks; a rank that is still
+# starting must not show a traceback of its own. It listens again when it runs the user's function.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 for _module in sorted({row.kernel.partition(":")[0] for row in ALGORITHMS}):
     importlib.import_module(_module)

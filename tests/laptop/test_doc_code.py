@@ -61,9 +61,10 @@ def test_the_python_block_runs(code: str, tmp_path: Path) -> None:
 def test_the_quickstart_prints_the_sum_on_every_rank_and_explains_once(tmp_path: Path) -> None:
     (code,) = [c for place, c in PYTHON_BLOCKS if place.startswith("README") and "torchrun" in c]
     printed = run_block(code, tmp_path)
-    assert "rank 0: 3.0\n" in printed
-    assert "rank 1: 3.0\n" in printed
-    assert printed.count("all_reduce of 1000 x float32 on 2 ranks (host): ll_one_shot\n") == 1
+    # Without the line ends: ranks that print at once may share a line.
+    assert "rank 0: 3.0" in printed
+    assert "rank 1: 3.0" in printed
+    assert printed.count("all_reduce of 1000 x float32 on 2 ranks (host): ll_one_shot") == 1
 
 
 def missing_files(words: str) -> list[str]:

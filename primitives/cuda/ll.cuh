@@ -1,0 +1,38 @@
+// LL: data and flag in one store, no barrier; twin of ll.py, whose docstring is the specification.
+#pragma once
+#include "deadline.cuh"
+#include "numerics.cuh"
+
+namespace worldline {
+
+WL_DEVICE char* ll_slot(u64 base, u32 epoch, u64 half, u64 slot) {
+  return reinterpret_cast<char*>(base + LL + (epoch & 1) * half + slot * SLOT);
+}
+
+WL_DEVICE void ll_send(char* slot, Words data, u32 epoch) {
+  const u64 flag = u64(epoch) << 32;
+  store_pair(slot, Pair{data.first | flag, data.second | flag});
+}
+
+WL_DEVICE bool ll_arrived(Pair v, u32 epoch) {
+  return u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch;
+}
+
+WL_DEVICE Words ll_data(Pair v) { return {u32(v.first), u32(v.second)}; }
+
+// Poll until the slot has arrived; false if the wait failed. `seen` may hold a first look at it.
+WL_DEVICE bool ll_wait(const char* slot, Pair& seen, u32 epoch, const Lane& lane, int peer, u32 index) {
+  u32 polls = 0;
+  Patience patience;
+  while (!ll_arrived(seen, epoch)) {
+    pause();
+    seen = load_pair(slot);
+    if ((++polls & (SPINS - 1)) == 0) {
+      const u32 flag = u32(seen.first >> 32) != epoch ? u32(seen.first >> 32) : u32(seen.second >> 32);
+      if (!patience.more(lane, epoch, peer, index, flag)) return ll_arrived(seen, epoch);
+    }
+  }
+  return true;
+}
+
+}  // namespace worldline

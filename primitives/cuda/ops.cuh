@@ -1,0 +1,115 @@
+// Raw operations: GPU assembly and a plain twin of each. The only CUDA file with PTX.
+//
+// Two bodies: the device, and host threads (host_ops.h) that the tests race under ThreadSanitizer.
+//
+// Memory order: store_pair and load_pair are relaxed at system scope. A 16-byte vector access is
+// atomic per 64-bit element and promises nothing beyond (PTX ISA, memory consistency model).
+#pragma once
+
+namespace worldline {
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+}  // namespace worldline
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+#define WL_DEVICE __device__ __forceinline__
+#define WL_COLD __device__ __noinline__
+
+namespace worldline {
+
+struct alignas(16) Pair {
+  u64 first, second;
+};
+
+WL_DEVICE void store_pair(void* p, Pair v) {
+  asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(p), "l"(v.first), "l"(v.second)
+               : "memory");
+}
+WL_DEVICE Pair load_pair(const void* p) {
+  Pair v;
+  asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(v.first), "=l"(v.second)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+WL_DEVICE u32 load_u32(const u32* p) {
+  u32 v;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+WL_DEVICE u64 load_u64(const u64* p) {
+  u64 v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+WL_DEVICE void store_u64(u64* p, u64 v) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+WL_DEVICE void store_release_u64(u64* p, u64 v) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+WL_DEVICE u64 exchange_u64(u64* p, u64 v) {
+  u64 old;
+  asm volatile("atom.relaxed.sys.global.exch.b64 %0, [%1], %2;"
+               : "=l"(old)
+               : "l"(p), "l"(v)
+               : "memory");
+  return old;
+}
+// The word is this block's own for the launch: a plain store, ordered by the kernel's end.
+WL_DEVICE void store_u32(u32* p, u32 v) { *p = v; }
+WL_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+WL_DEVICE u64 clock_ns() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+WL_DEVICE void block_barrier() { __syncthreads(); }
+WL_DEVICE u32 thread_index() { return threadIdx.x; }
+WL_DEVICE u32 block_threads() { return blockDim.x; }
+WL_DEVICE u32 block_index() { return blockIdx.x; }
+WL_DEVICE u32 grid_blocks() { return gridDim.x; }
+WL_DEVICE void pause() {}
+
+// Programmatic dependent launch: wait until the predecessor has ended and its writes are visible;
+// let the successor start. Without the launch attribute, and before sm_90, both do nothing.
+WL_DEVICE void wait_for_predecessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+WL_DEVICE void launch_successor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+WL_DEVICE float bits_to_float(u32 x) { return __uint_as_float(x); }
+WL_DEVICE u32 float_to_bits(float x) { return __float_as_uint(x); }
+WL_DEVICE float add(float a, float b) { return __fadd_rn(a, b); }
+WL_DEVICE float half_to_float(u16 x) {
+  float v;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(x));
+  return v;
+}
+WL_DEVICE u32 floats_to_halves(float low, float high) {
+  u32 v;
+  asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }"
+      : "=r"(v)
+      : "f"(low), "f"(high));
+  return v;
+}
+WL_DEVICE u32 floats_to_bfloats(float low, float high) {
+  u32 v;
+  asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(v) : "f"(low), "f"(high));
+  return v;
+}
+
+}  // namespace worldline
+
+#else
+#include "host_ops.h"
+#endif

@@ -1,0 +1,87 @@
+// The CUDA all-reduce on host threads: ranks x blocks x threads of one process, bits checked.
+//
+// Usage: race ROUNDS COUNT SHOTS EPOCH DEADLINE_MS. Exits 0 when every sum is right, 1 when one is
+// wrong, 2 when a lane died. Build with -DWL_WORLD=..., -fsanitize=thread.
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "all_reduce_ll.cuh"
+
+using namespace worldline;
+
+constexpr int BLOCKS = 2, THREADS = 4;
+constexpr u64 HALF_BYTES = 1 << 14;
+
+template <int RANK>
+void launch(const AllReduce& a, int shots) {
+  if (shots == 1)
+    all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true>(a);
+  else
+    all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true>(a);
+}
+
+template <int... RANKS>
+void launch_as(int rank, const AllReduce& a, int shots, std::integer_sequence<int, RANKS...>) {
+  ((rank == RANKS ? launch<RANKS>(a, shots) : void()), ...);
+}
+
+int main(int, char** argv) {
+  const int rounds = std::atoi(argv[1]), count = std::atoi(argv[2]), shots = std::atoi(argv[3]);
+  const u32 epoch = u32(std::strtoul(argv[4], nullptr, 0));
+  const u64 limit_ns = std::strtoull(argv[5], nullptr, 0) * 1'000'000;
+  std::vector<std::vector<u64>> arenas(WL_WORLD, std::vector<u64>((LL + 2 * HALF_BYTES) / 8 + 2));
+  std::vector<std::vector<float>> in(WL_WORLD), out(WL_WORLD);
+  std::vector<u64> base(WL_WORLD);
+  for (int r = 0; r < WL_WORLD; ++r) {
+    base[r] = (u64(arenas[r].data()) + 15) / 16 * 16;
+    for (u32 b = 0; b < u32(MAX_BLOCKS); ++b) *epoch_word(base[r], b) = epoch;
+    in[r].resize(size_t(rounds) * count);
+    out[r].resize(size_t(rounds) * count);
+    std::mt19937 random(r);
+    for (float& x : in[r]) x = float(int(random() % 2001) - 1000) / 64;
+  }
+  auto rank = [&](int r) {
+    std::barrier<> kernel_end(BLOCKS * THREADS);
+    std::vector<std::unique_ptr<std::barrier<>>> meets;
+    for (int b = 0; b < BLOCKS; ++b) meets.push_back(std::make_unique<std::barrier<>>(THREADS));
+    std::vector<std::thread> threads;
+    for (int t = 0; t < BLOCKS * THREADS; ++t)
+      threads.emplace_back([&, t] {
+        place = {u32(t % THREADS), THREADS, u32(t / THREADS), BLOCKS,
+                 [](void* b) { static_cast<std::barrier<>*>(b)->arrive_and_wait(); },
+                 meets[t / THREADS].get()};
+        for (int round = 0; round < rounds; ++round) {
+          AllReduce a{};
+          for (int p = 0; p < WL_WORLD; ++p) a.lane.base[p] = base[p];
+          a.lane.limit_ns = limit_ns;
+          a.lane.rank = r;
+          a.lane.world = WL_WORLD;
+          a.source = in[r].data() + size_t(round) * count;
+          a.target = out[r].data() + size_t(round) * count;
+          a.count = count;
+          a.half = HALF_BYTES;
+          launch_as(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
+          kernel_end.arrive_and_wait();
+        }
+      });
+    for (std::thread& t : threads) t.join();
+  };
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < WL_WORLD; ++r) ranks.emplace_back(rank, r);
+  for (std::thread& r : ranks) r.join();
+  int wrong = 0;
+  for (size_t i = 0; i < in[0].size(); ++i) {
+    float sum = in[0][i];
+    for (int r = 1; r < WL_WORLD; ++r) sum += in[r][i];
+    for (int r = 0; r < WL_WORLD; ++r) wrong += out[r][i] != sum;
+  }
+  for (int r = 0; r < WL_WORLD; ++r)
+    if (!lane_alive(base[r])) return 2;
+  std::printf("%d wrong\n", wrong);
+  return wrong != 0;
+}
