@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from worldline.kernels import reference
-from worldline.kernels.registry import algorithms
+from worldline.kernels.registry import algorithms, dtype_name
 
 PEER = "torch gloo"
 INTERPRETER_NOTE = "kernels ran in Triton's interpreter: the times are no measure of speed"
@@ -99,7 +99,7 @@ def measure(
 
 
 def _point(world: Any, gloo: _Gloo, dtype: torch.dtype, nbytes: int, repeats: int) -> list[Row]:
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     inputs = [_input(rank, dtype, nbytes) for rank in range(world.size)]
     expected = reference.all_reduce(inputs)
     mine = inputs[world.rank]

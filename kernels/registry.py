@@ -24,6 +24,11 @@ DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 MAX_BLOCK = 1 << 16
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """Name a dtype as people do: ``"bfloat16"``."""
+    return str(dtype).removeprefix("torch.")
+
+
 @dataclass(frozen=True)
 class Request:
     """What is asked for: only what is equal on all ranks.
@@ -126,7 +131,7 @@ class Algorithm:
         if request.collective != self.collective:
             return f"it is a {self.collective}"
         if request.dtype not in DTYPES:
-            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+            known = ", ".join(dtype_name(dtype) for dtype in DTYPES)
             return f"dtype {request.dtype} is not one of {known}"
         if request.op != "sum":
             return f"op {request.op!r} is not 'sum'"

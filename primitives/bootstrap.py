@@ -102,7 +102,8 @@ class Rendezvous:
                 names = range(self.size)
                 keys = [f"{self.root}/{signed}/{rank}" for rank in names] if signed else here
                 absent = [rank for rank in names if not wait.has(keys[rank])]
-                raise RendezvousTimeout(wait.what, absent, wait.seconds)
+                # All signed and nobody said go: the leader is gone.
+                raise RendezvousTimeout(wait.what, absent or [0], wait.seconds)
 
     def gather(self, what: str, value: Any, timeout: float | None = None) -> list[Any]:
         """Exchange one JSON value with every rank; collective.

@@ -23,6 +23,7 @@ from worldline.primitives.jit import INTERPRETED, device_function, host_clock_ns
 DEAD = tl.constexpr(layout.DEAD)
 RECORD_LOCK = tl.constexpr(layout.RECORD_LOCK)
 RECORD = tl.constexpr(layout.RECORD)
+RECORD_WHOLE = tl.constexpr(layout.RECORD_WORDS)
 WAIT_PEER = tl.constexpr(layout.WAIT_PEER)
 WAIT_BEAT = tl.constexpr(layout.WAIT_BEAT)
 GAVE_WAY = tl.constexpr(layout.GAVE_WAY)
@@ -101,8 +102,10 @@ def report_timeout(
         tl.store(record + 4, slot.to(tl.int64))
         tl.store(record + 5, expected.to(tl.int64))
         tl.store(record + 6, seen.to(tl.int64))
-        # The record before the word that announces it, for whoever reads it on another rank.
+        # The record before the words that announce it, for whoever reads it on another rank: the
+        # lock is taken before there is anything to read.
         tl.debug_barrier()
+        tl.atomic_xchg(record + RECORD_WHOLE, zero + 1, sem="release", scope="sys")
         for step in tl.static_range(WORLD):
             base = tl.load(table + (RANK + step) % WORLD)
             word = (base + DEAD).to(tl.pointer_type(tl.int64))

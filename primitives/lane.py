@@ -77,7 +77,7 @@ class Lane:
         if aborted:
             return CollectiveAborted(layout.OPERATIONS[aborted - 1], self.rank, reporter)
         operation, epoch, _, peer, slot, expected, seen = self.arena.read(
-            reporter, layout.RECORD, 7
+            reporter, layout.RECORD, layout.RECORD_WORDS
         )
         return CollectiveTimeout(
             layout.OPERATIONS[operation],
@@ -104,24 +104,19 @@ class Lane:
 
     def _waits_for(self, rank: int) -> int | None:
         """Name the rank that ``rank`` was waiting for when the lane died, or None."""
-        recorded = self._recorded_peer(rank)
-        if recorded is not None:
-            return recorded
         beat = self.arena.read(rank, layout.WAIT_BEAT, 1)[0]
         # This rank's own kernel has ended: what it shows no longer changes.
         until = time.monotonic() + (0.0 if rank == self.rank else _BEAT_SECONDS)
         while True:
+            *_, peer, _, _, _, whole = self.arena.read(rank, layout.RECORD, layout.RECORD_WORDS + 1)
+            if whole:
+                return peer
             waited, now, gave_way = self.arena.read(rank, layout.WAIT_PEER, 3)
             if gave_way or now != beat:
                 return waited - 1
             if time.monotonic() >= until:
                 return None
             time.sleep(0.005)
-
-    def _recorded_peer(self, rank: int) -> int | None:
-        if self.arena.read(rank, layout.RECORD_LOCK, 1)[0]:
-            return self.arena.read(rank, layout.RECORD, 4)[3]
-        return None
 
     def recover(self, rendezvous: Rendezvous, timeout: float | None) -> None:
         """Make the lane usable again; collective.

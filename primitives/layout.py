@@ -22,12 +22,14 @@ from worldline.primitives.arguments import whole_number
 MAX_BLOCKS = 512
 MAX_WORLD = 16
 THREADS = 128
+SPINS = 1024
 PAGE = 4096
 SLOT = 16
 
 DEAD = 0
 RECORD_LOCK = 8
 RECORD = 64
+RECORD_WORDS = 7
 WAIT_PEER = 128
 WAIT_BEAT = 136
 GAVE_WAY = 144

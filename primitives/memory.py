@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import torch
-
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.errors import ProviderError
 from worldline.primitives.layout import ArenaLayout
 
 
@@ -94,16 +91,3 @@ def _host() -> Provider:
 
 PROVIDERS: dict[str, Callable[[], Provider]] = {"host": _host}
 """Every provider, by name."""
-
-
-def provider_for(device: torch.device) -> str:
-    """Name the provider that serves tensors of a device.
-
-    Raises
-    ------
-    ProviderError
-        Where there is none.
-    """
-    if device.type == "cpu":
-        return "host"
-    raise ProviderError(f"no provider serves device type {device.type!r}; known: cpu (host)")

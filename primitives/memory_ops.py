@@ -15,9 +15,6 @@ import triton.language as tl
 from worldline.primitives import layout
 from worldline.primitives.jit import INTERPRETED, device_function, host_any, host_yield
 
-SPINS = 1024
-"""Polls of a wait before it first looks at the clock."""
-
 THREADS = tl.constexpr(layout.THREADS)
 
 _STORE_PAIR = tl.constexpr(
@@ -54,7 +51,7 @@ _POLL_PAIR = tl.constexpr(
         @again bra POLL;
     DONE:
     }
-    """.replace("SPINS", str(SPINS))
+    """.replace("SPINS", str(layout.SPINS))
 )
 
 _FENCE_SYSTEM = tl.constexpr("fence.acq_rel.sys; mov.b32 $0, 0;")
@@ -90,7 +87,7 @@ def store_pair(pair, word0, word1, mask):
 
 @device_function
 def poll_pair(pair, flag, mask):
-    """Load 16 bytes at ``pair`` until both upper halves equal ``flag``, ``SPINS`` times at most.
+    """Load 16 bytes at ``pair`` until both upper halves equal ``flag``, SPINS times at most.
 
     Returns the two 64-bit words as last seen: the caller looks at the flags. The twin loads once,
     so that a rank waiting in the interpreter soon yields to the one it waits for.

@@ -20,16 +20,16 @@ from worldline.primitives.errors import ProviderError
 from worldline.primitives.fingerprint import package_version
 
 HEADERS = Path(__file__).resolve().parent / "cuda"
-SPINS = 1024
-"""Polls of a wait before it first looks at the clock."""
-
+_STANDARD = "c++17"
 _CONSTANTS = (
+    "SPINS",
     "MAX_BLOCKS",
     "MAX_WORLD",
     "SLOT",
     "DEAD",
     "RECORD_LOCK",
     "RECORD",
+    "RECORD_WORDS",
     "WAIT_PEER",
     "WAIT_BEAT",
     "GAVE_WAY",
@@ -57,15 +57,7 @@ class Cubin:
 def layout_header() -> str:
     """Return the arena's map as C++ constants: :mod:`worldline.primitives.layout` is the source."""
     lines = [f"constexpr int {name} = {getattr(layout, name)};" for name in _CONSTANTS]
-    return "\n".join(
-        [
-            "#pragma once",
-            "namespace worldline {",
-            *lines,
-            f"constexpr unsigned SPINS = {SPINS};",
-            "}",
-        ]
-    )
+    return "\n".join(["#pragma once", "namespace worldline {", *lines, "}"])
 
 
 def compile_cubin(
@@ -93,8 +85,8 @@ def compile_cubin(
     key = hashlib.sha256()
     for path in sorted({source, *(h for folder in folders for h in folder.glob("*.cuh"))}):
         key.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    compiler = package_version("nvidia-cuda-nvrtc") or "unknown"
-    key.update(json.dumps([layout_header(), arch, *macros, "|", *expressions, compiler]).encode())
+    options = [layout_header(), _compiler(), _STANDARD, arch, list(macros), list(expressions)]
+    key.update(json.dumps(options).encode())
     kept = cache_folder() / f"{source.stem}-{arch}-{key.hexdigest()[:32]}"
     cubin = _read(kept)
     if cubin is None:
@@ -109,6 +101,17 @@ def cache_folder() -> Path:
     if named:
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "worldline"
+
+
+def _compiler() -> str:
+    """Return the version of the NVRTC that would compile, whichever package brought it."""
+    try:
+        from cuda.bindings import nvrtc
+
+        _, major, minor = nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError, ValueError):
+        return "none"
+    return f"{major}.{minor} {package_version('nvidia-cuda-nvrtc')}"
 
 
 def _compile(
@@ -126,7 +129,7 @@ def _compile(
         (Path(generated) / "layout.cuh").write_text(layout_header())
         options = ProgramOptions(
             arch=arch,
-            std="c++17",
+            std=_STANDARD,
             include_path=[generated, *map(str, folders)],
             define_macro=list(macros) or None,
         )

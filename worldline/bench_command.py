@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from worldline.bench import all_reduce
+from worldline.kernels.registry import dtype_name
 from worldline.launch import spawn
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.fingerprint import fingerprint
 from worldline.progress import file_progress
 from worldline.screen import counted, say
+from worldline.startup import default_provider
 from worldline.units import parse_dtype, parse_size, show_size
 
 
@@ -37,17 +39,18 @@ def main(args: argparse.Namespace) -> int:
     if args.repeats < 1:
         raise InvalidArgument("repeats", args.repeats, "must be at least 1")
     sizes = [parse_size(size) for size in args.sizes.split(",")]
-    dtypes = [str(parse_dtype(name)).removeprefix("torch.") for name in args.dtypes.split(",")]
+    dtypes = [dtype_name(parse_dtype(name)) for name in args.dtypes.split(",")]
     if args.save:
         _check_writable(args.save)
+    provider = default_provider()
     console = Console(stderr=True)
     with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
-        rows = spawn(_rank, args.ranks, (sizes, dtypes, args.repeats, steps))[0]
+        rows = spawn(_rank, args.ranks, (sizes, dtypes, args.repeats, steps), provider=provider)[0]
     result = {
         "collective": "all_reduce",
         "ranks": args.ranks,
-        "provider": "host",
-        "note": all_reduce.INTERPRETER_NOTE,
+        "provider": provider,
+        "note": all_reduce.INTERPRETER_NOTE if provider == "host" else None,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "fingerprint": fingerprint(),
         "rows": rows,
@@ -98,4 +101,5 @@ def _show(result: dict[str, Any], console: Console) -> None:
             "" if row["reason"] else f"{row['spread']:.0%}",
         )
     console.print(table)
-    say(console, result["note"])
+    if result["note"]:
+        say(console, result["note"])

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensor
 
-from worldline.kernels.registry import Launch, Request
+from worldline.kernels.registry import Launch, Request, dtype_name
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, MismatchError
 
 
 def describe(x: torch.Tensor) -> str:
     """Say a tensor's dtype, shape and device in few words."""
-    return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)} on {x.device}"
+    return f"{dtype_name(x.dtype)}{list(x.shape)} on {x.device}"
 
 
 def check_tensor(argument: str, x: object, device_type: str) -> None:
@@ -114,7 +114,7 @@ def signature(request: Request, algorithm: str | None, launch: Launch | None) ->
     return {
         "collective": request.collective,
         "refused": None,
-        "dtype": str(request.dtype).removeprefix("torch."),
+        "dtype": dtype_name(request.dtype),
         "op": request.op,
         "count": request.count,
         "algorithm": algorithm,

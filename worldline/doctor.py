@@ -12,7 +12,7 @@ from rich.table import Table
 
 from worldline._version import __version__
 from worldline.failures import last_line
-from worldline.kernels.registry import DTYPES, algorithms
+from worldline.kernels.registry import DTYPES, algorithms, dtype_name
 from worldline.launch import run_ranks
 from worldline.primitives.fingerprint import fingerprint
 from worldline.primitives.memory import PROVIDERS
@@ -115,12 +115,12 @@ def _algorithms(providers: dict[str, str | None], run_kernels: bool) -> list[dic
     return rows
 
 
+def _point(algorithm: str, dtype: Any) -> str:
+    return f"{algorithm} {dtype_name(dtype)}"
+
+
 def _points() -> list[str]:
-    return [
-        f"{row.name} {str(dtype).removeprefix('torch.')}"
-        for row in algorithms("all_reduce")
-        for dtype in DTYPES
-    ]
+    return [_point(row.name, dtype) for row in algorithms("all_reduce") for dtype in DTYPES]
 
 
 def _run_checks(provider: str) -> dict[str, str]:
@@ -151,8 +151,7 @@ def _check_rank(world: Any) -> dict[str, str]:
             inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
             result = world.all_reduce(inputs[world.rank], algorithm=row.name)
             same = torch.equal(reference.bits(result), reference.bits(reference.all_reduce(inputs)))
-            key = f"{row.name} {str(dtype).removeprefix('torch.')}"
-            verdicts[key] = _WORKS if same else "bits differ from the reference"
+            verdicts[_point(row.name, dtype)] = _WORKS if same else "bits differ from the reference"
     return verdicts
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from worldline.autotune.choose import choose
 from worldline.explanation import Explanation, explain
-from worldline.kernels.registry import Request
+from worldline.kernels.registry import Request, dtype_name
 from worldline.primitives.layout import ArenaLayout
 from worldline.primitives.memory import PROVIDERS
 from worldline.screen import counted, say
@@ -54,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _show(explanation: Explanation, console: Console) -> None:
     choice, request = explanation.choice, explanation.request
-    dtype = str(request.dtype).removeprefix("torch.")
+    dtype = dtype_name(request.dtype)
     say(
         console,
         f"{request.collective}, {show_size(request.nbytes)} of {dtype}, "

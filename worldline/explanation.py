@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
 from worldline.kernels.launch import chunk_elements
-from worldline.kernels.registry import Request
+from worldline.kernels.registry import Request, dtype_name
 from worldline.primitives.layout import ArenaLayout, Region
 from worldline.screen import counted, wrap
 from worldline.units import show_size
@@ -49,7 +49,7 @@ class Explanation:
 
     def __str__(self) -> str:
         choice, request = self.choice, self.request
-        dtype = str(request.dtype).removeprefix("torch.")
+        dtype = dtype_name(request.dtype)
         lines = [
             f"{request.collective} of {request.count} x {dtype} on "
             f"{counted(request.world_size, 'rank')} ({self.provider}): {choice.algorithm.name}"
@@ -68,7 +68,7 @@ class Explanation:
         """Return it as plain data, for JSON."""
         return {
             "collective": self.request.collective,
-            "dtype": str(self.request.dtype).removeprefix("torch."),
+            "dtype": dtype_name(self.request.dtype),
             "op": self.request.op,
             "count": self.request.count,
             "world_size": self.request.world_size,

@@ -10,6 +10,7 @@ anybody else's processes.
 from __future__ import annotations
 
 import functools
+import inspect
 import multiprocessing
 import os
 import pickle
@@ -25,16 +26,18 @@ from datetime import timedelta
 from multiprocessing import connection
 from typing import Any
 
+import torch
 from torch.distributed import TCPStore
 
 from worldline.primitives.arguments import seconds, whole_number
 from worldline.primitives.errors import InvalidArgument, RankFailed
 from worldline.primitives.layout import MAX_WORLD
 from worldline.rank_server import RankProcess
+from worldline.startup import Launcher, init, set_launcher
 
 _GRACE = 5.0
 """Seconds that ranks get to end by themselves once one has failed."""
-_OPTIONS = frozenset({"deadline", "provider", "arena_bytes", "debug"})
+_OPTIONS = ({*inspect.signature(init).parameters} - {"group", "ranks", "timeout"}) | {"deadline"}
 _TAIL = 1.0
 """Seconds that processes get to exit once their outcomes are known."""
 
@@ -238,13 +241,8 @@ def _stop(processes: list[RankProcess]) -> None:
 
 def _rank_main(work: bytes, rank: int, size: int, port: int, writer: connection.Connection) -> None:
     """Be one rank: make the world, run the function, send what came of it."""
-    import torch
-
     torch.set_num_threads(1)
-    from worldline.startup import Launcher, init, set_launcher
-
     _end_with_parent()
-
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         fn, args, options, environment = pickle.loads(work)

@@ -30,6 +30,7 @@ WL_COLD void report_timeout(const Lane& lane, u32 epoch, int peer, u32 slot, u32
   store_u64(record + 4, slot);
   store_u64(record + 5, u64((long long)(int)epoch));
   store_u64(record + 6, u64((long long)(int)seen));
+  store_release_u64(record + RECORD_WORDS, 1);
   for (int step = 0; step < lane.world; ++step)
     store_release_u64(control(lane.base[(lane.rank + step) % lane.world], DEAD), lane.rank + 1);
 }

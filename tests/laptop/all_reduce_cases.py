@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from worldline.kernels import reference
-from worldline.kernels.registry import DTYPES
+from worldline.kernels.registry import DTYPES, dtype_name
 
-DTYPE_NAMES = tuple(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+DTYPE_NAMES = tuple(dtype_name(dtype) for dtype in DTYPES)
 GUARD = 64
 """Elements kept free on both sides of an output, to see writes that miss it."""
 

@@ -22,7 +22,7 @@ class FakeArena:
     def timed_out(self, rank: int, peer: int) -> FakeArena:
         """Give a rank the record of a wait for ``peer``."""
         self.words[rank, layout.RECORD_LOCK] = 1
-        for index, word in enumerate((1, 9, rank, peer, 5, 9, 7)):
+        for index, word in enumerate((1, 9, rank, peer, 5, 9, 7, 1)):
             self.words[rank, layout.RECORD + 8 * index] = word
         return self
 
@@ -78,6 +78,12 @@ def test_a_peer_with_a_record_of_its_own_points_further() -> None:
 
 def test_a_peer_that_still_waits_points_further() -> None:
     assert suspect(FakeArena({1: 5}).timed_out(0, 1).dead(0)).peer == 5
+
+
+def test_a_record_that_is_not_whole_yet_is_not_read() -> None:
+    arena = FakeArena().timed_out(2, 1).dead(2)
+    arena.words[1, layout.RECORD_LOCK] = 1
+    assert suspect(arena).peer == 1
 
 
 def test_a_stale_mark_of_waiting_does_not() -> None:
