@@ -19,7 +19,6 @@ from worldline.kernels.registry import (
     algorithms,
 )
 from worldline.primitives.errors import InvalidArgument, UnsupportedError
-from worldline.primitives.layout import THREADS
 
 _ALWAYS = 1 << 62
 _ONE_SHOT_UP_TO = ((2, _ALWAYS), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
@@ -72,9 +71,6 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
     if request.collective not in collectives:
         rule = f"must be one of {', '.join(collectives)}"
         raise InvalidArgument("collective", request.collective, rule)
-    if launch and request.device_type != "cpu" and launch.block < THREADS:
-        # Narrower than its threads, a block's warps would each reduce a copy and could disagree.
-        raise InvalidArgument("launch.block", launch.block, f"must be at least {THREADS} on a GPU")
     if name is None:
         asked = algorithms(request.collective)
     else:
@@ -89,6 +85,9 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
         chosen, why = able[0], "the caller asked for it"
     else:
         chosen, why = _by_size(request, able)
+    broken = launch and chosen.refuses(request, launch)
+    if launch and broken:
+        raise InvalidArgument("launch.block", launch.block, broken)
     return Choice(chosen, launch or chosen.launches(request)[0], why, refused)
 
 

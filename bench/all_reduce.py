@@ -105,7 +105,7 @@ def _point(world: Any, gloo: _Gloo, dtype: torch.dtype, nbytes: int, repeats: in
     mine = inputs[world.rank]
     calls: dict[str, Callable[[], torch.Tensor]] = {}
     rows = []
-    for row in algorithms("all_reduce"):
+    for row in algorithms("all_reduce", mine.device.type):
         reason = row.supports(world.request("all_reduce", mine))
         if reason is None:
             calls[row.name] = functools.partial(world.all_reduce, mine, algorithm=row.name)

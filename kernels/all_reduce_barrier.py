@@ -10,16 +10,17 @@ import triton.language as tl
 
 from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
-from worldline.primitives.jit import kernel
+from worldline.primitives.jit import ARGUMENTS, kernel
 from worldline.primitives.memory_ops import address, agreed
 from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
+from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.signals import barrier, begin_round, end_round
 from worldline.primitives.vectors import load_item, store_item
 
 OPERATION = tl.constexpr(layout.OPERATIONS.index("all_reduce"))
 
 
-@kernel(do_not_specialize=["count", "limit_ns"])
+@kernel(do_not_specialize=ARGUMENTS)
 def all_reduce_barrier_one_shot(
     source: tl.int64,
     target: tl.int64,
@@ -45,6 +46,7 @@ def all_reduce_barrier_one_shot(
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     staged = items * elements_per_slot(DTYPE)
+    found = enter_lane(arena, block)
     alive = agreed(lane_alive(arena))
     arrive = begin_round(arena, block)
 
@@ -71,3 +73,4 @@ def all_reduce_barrier_one_shot(
         store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
     alive = barrier(block, arrive + 1, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
     end_round(arena, block, arrive + 1)
+    leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)

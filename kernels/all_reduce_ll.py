@@ -15,10 +15,11 @@ import triton.language as tl
 from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
 from worldline.primitives.epochs import begin_epoch, clear_before_wrap, end_epoch
-from worldline.primitives.jit import device_function, kernel
+from worldline.primitives.jit import ARGUMENTS, device_function, kernel
 from worldline.primitives.ll import ll_recv, ll_send
 from worldline.primitives.memory_ops import address
 from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
+from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.vectors import load_item, store_item
 
 LL = tl.constexpr(layout.LL)
@@ -82,7 +83,7 @@ def _reduce(
     return word0, word1, alive
 
 
-@kernel(do_not_specialize=["count", "limit_ns"])
+@kernel(do_not_specialize=ARGUMENTS)
 def all_reduce_ll_one_shot(
     source: tl.int64,
     target: tl.int64,
@@ -103,7 +104,7 @@ def all_reduce_ll_one_shot(
     source, target : int64
         Addresses of the own input and output; equal for an operation in place.
     table : int64
-        Address of the int64 bases of all arenas, as this rank sees them.
+        Address of the int64 bases of all arenas, as this rank sees them, and of the notice.
     count : int
         Elements, 1 to HALF / 16 / WORLD * elements per slot.
     limit_ns : int64
@@ -118,6 +119,7 @@ def all_reduce_ll_one_shot(
     grid = tl.num_programs(0)
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
+    found = enter_lane(arena, block)
     epoch = begin_epoch(arena, block)
     alive = lane_alive(arena)
     clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
@@ -157,9 +159,10 @@ def all_reduce_ll_one_shot(
         store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
 
     end_epoch(arena, block, grid, epoch)
+    leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)
 
 
-@kernel(do_not_specialize=["count", "limit_ns"])
+@kernel(do_not_specialize=ARGUMENTS)
 def all_reduce_ll_two_shot(
     source: tl.int64,
     target: tl.int64,
@@ -184,6 +187,7 @@ def all_reduce_ll_two_shot(
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     share = (items + (WORLD - 1)) // WORLD
+    found = enter_lane(arena, block)
     epoch = begin_epoch(arena, block)
     alive = lane_alive(arena)
     clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
@@ -258,3 +262,4 @@ def all_reduce_ll_two_shot(
             store_item(target, owner * share + index, word0, word1, count, valid, DTYPE, WIDE)
 
     end_epoch(arena, block, grid, epoch)
+    leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)

@@ -1,21 +1,135 @@
-"""Run a registry row on a lane: chunks, widths and constants of the launch."""
+"""Plans: a registry row, a request and a launch shape made ready to run on a lane.
+
+What a call needs is worked out once, in its plan: chunks, widths, constants, argument blocks. The
+plan is then run with two addresses.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 import torch
 
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
+from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request, chunk_elements
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import SLOT, THREADS, ArenaLayout
+from worldline.primitives.layout import ITEM, THREADS
 
-ITEM = SLOT // 2
-COMPILE = {"num_warps": THREADS // 32, "maxnreg": 168}
+if TYPE_CHECKING:
+    from worldline.kernels.cuda_launch import CudaKernels
+
+REGISTERS = 168
+COMPILE = {"num_warps": THREADS // 32, "maxnreg": REGISTERS}
 """Triton's options for every kernel: left to itself ptxas keeps to 32 registers and may spill."""
 
 
-def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) -> int:
-    """Elements that one launch takes; depends only on what is equal on all ranks."""
-    return algorithm.capacity(layout) // ITEM * request.per_slot
+class Plan(Protocol):
+    """A collective made ready."""
+
+    def load(self) -> None:
+        """Compile and load every kernel that it may launch."""
+        ...
+
+    def run(self, source: int, target: int) -> None:
+        """Launch, reading at address ``source`` and writing at ``target``; both contiguous."""
+        ...
+
+
+class TritonPlan:
+    """A plan whose kernel is Triton's, compiled or interpreted."""
+
+    def __init__(self, algorithm: Algorithm, request: Request, lane: Lane, shape: Launch) -> None:
+        self._kernel = algorithm.load()
+        self._lane = lane
+        self._per_slot = request.per_slot
+        most = lane.provider.largest_grid(THREADS, REGISTERS) or shape.grid
+        self._chunks = [
+            (start * request.dtype.itemsize, count, min(blocks, most))
+            for start, count, blocks in chunks(algorithm, request, lane, shape)
+        ]
+        self._constants = {
+            "RANK": lane.rank,
+            "WORLD": lane.size,
+            "DTYPE": DTYPES[request.dtype],
+            "BLOCK": shape.block,
+            **COMPILE,
+            **algorithm.constants(lane.arena.layout),
+        }
+
+    def load(self) -> None:
+        """Compile and load both widths: a rank's own alignment chooses between them."""
+        lane = self._lane
+        args = (0, 0, lane.arena.table, 1, lane.limit_ns)
+        for wide in (0, 1):
+            lane.provider.load(self._kernel, args, WIDE=wide, **self._constants)
+
+    def run(self, source: int, target: int) -> None:
+        """Launch once for each chunk."""
+        lane = self._lane
+        for offset, count, grid in self._chunks:
+            read, write = source + offset, target + offset
+            wide = (read | write) % ITEM == 0 and count % self._per_slot == 0
+            args = (read, write, lane.arena.table, count, lane.limit_ns)
+            lane.provider.launch(self._kernel, grid, args, WIDE=int(wide), **self._constants)
+
+
+class BarrierPlan:
+    """The device-side barrier."""
+
+    def __init__(self, lane: Lane) -> None:
+        from worldline.kernels.barrier import barrier_signals
+
+        self._kernel, self._lane = barrier_signals, lane
+        self._args = (lane.arena.table, lane.limit_ns)
+        self._constants = {"RANK": lane.rank, "WORLD": lane.size, **COMPILE}
+
+    def load(self) -> None:
+        """Compile and load."""
+        self._lane.provider.load(self._kernel, self._args, **self._constants)
+
+    def run(self, source: int = 0, target: int = 0) -> None:
+        """Launch; a barrier moves nothing."""
+        self._lane.provider.launch(self._kernel, 1, self._args, **self._constants)
+
+
+def chunks(
+    algorithm: Algorithm, request: Request, lane: Lane, shape: Launch
+) -> list[tuple[int, int, int]]:
+    """Cut a request into launches: (first element, elements, blocks) of each.
+
+    Fewer blocks where there are fewer items is a condition of safety: each block must exchange a
+    slot with every peer, and one without items would not.
+    """
+    step = chunk_elements(algorithm, request, lane.arena.layout)
+    cut = []
+    for start in range(0, request.count, step):
+        count = min(step, request.count - start)
+        items = algorithm.items(-(-count // request.per_slot), lane.size)
+        cut.append((start, count, min(shape.grid, -(-items // shape.block))))
+    return cut
+
+
+def plan(
+    algorithm: Algorithm,
+    request: Request,
+    lane: Lane,
+    shape: Launch,
+    cuda: CudaKernels | None = None,
+) -> Plan:
+    """Make a row ready for a request on a lane.
+
+    Parameters
+    ----------
+    algorithm, request, lane, shape
+        What to run, for what, where and how; equal on all ranks.
+    cuda : CudaKernels, optional
+        This rank's CUDA kernels, for rows that need them.
+    """
+    if algorithm.backend == "triton":
+        return TritonPlan(algorithm, request, lane, shape)
+    from worldline.kernels.cuda_launch import CudaPlan
+
+    assert cuda is not None
+    return CudaPlan(algorithm, request, lane, chunks(algorithm, request, lane, shape), shape, cuda)
 
 
 def run(
@@ -26,49 +140,10 @@ def run(
     target: torch.Tensor,
     shape: Launch,
 ) -> None:
-    """Reduce ``source`` into ``target``, both contiguous, in as many launches as the arena asks.
-
-    Parameters
-    ----------
-    algorithm, request, lane, shape
-        What to run, for what, where and how; equal on all ranks.
-    source, target : Tensor
-        ``request.count`` elements each; may be the same memory.
-    """
-    kernel = algorithm.load()
-    layout = lane.arena.layout
-    size = request.dtype.itemsize
-    step = chunk_elements(algorithm, request, layout)
-    for start in range(0, request.count, step):
-        count = min(step, request.count - start)
-        read, write = source.data_ptr() + start * size, target.data_ptr() + start * size
-        items = algorithm.items(-(-count // request.per_slot), lane.size)
-        wide = (read | write) % ITEM == 0 and count % request.per_slot == 0
-        # Fewer programs where there are fewer items is a condition of safety: each program must
-        # exchange a slot with every peer, and one without items would not.
-        lane.provider.launch(
-            kernel,
-            min(shape.grid, -(-items // shape.block)),
-            (read, write, lane.arena.table, count, lane.limit_ns),
-            RANK=lane.rank,
-            WORLD=lane.size,
-            DTYPE=DTYPES[request.dtype],
-            WIDE=int(wide),
-            BLOCK=shape.block,
-            **COMPILE,
-            **algorithm.constants(layout),
-        )
+    """Plan and run at once, on contiguous tensors of ``request.count`` elements."""
+    plan(algorithm, request, lane, shape).run(source.data_ptr(), target.data_ptr())
 
 
 def run_barrier(lane: Lane) -> None:
-    """Run the device-side barrier."""
-    from worldline.kernels.barrier import barrier_signals
-
-    lane.provider.launch(
-        barrier_signals,
-        1,
-        (lane.arena.table, lane.limit_ns),
-        RANK=lane.rank,
-        WORLD=lane.size,
-        **COMPILE,
-    )
+    """Plan and run the device-side barrier at once."""
+    BarrierPlan(lane).run()

@@ -15,13 +15,14 @@ import torch
 
 from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
-from worldline.primitives.layout import MAX_BLOCKS, SLOT, ArenaLayout
+from worldline.primitives.layout import ITEM, MAX_BLOCKS, SLOT, THREADS, ArenaLayout
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
 
 
 MAX_BLOCK = 1 << 16
+MAX_THREADS = 1024
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -77,16 +78,21 @@ class Launch:
         Items of 8 bytes to a program and pass; a power of two, at most 65536.
     grid : int
         Programs at most; fewer are started where there is less work.
+    launch_point : int
+        Where a CUDA kernel lets its successor start: 0 once its own predecessor has ended, 1 once
+        it has sent.
     """
 
     block: int
     grid: int
+    launch_point: int = 1
 
     def __post_init__(self) -> None:
         whole_number("launch.block", self.block, 1, MAX_BLOCK)
         if self.block & (self.block - 1):
             raise InvalidArgument("launch.block", self.block, "must be a power of two")
         whole_number("launch.grid", self.grid, 1, MAX_BLOCKS)
+        whole_number("launch.launch_point", self.launch_point, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -103,14 +109,16 @@ class Algorithm:
         Times that data crosses the link one after another.
     determinism : str
         ``"bitwise"``: same bits on every rank, run and launch shape.
+    backend : str
+        ``"triton"``, which the CPU can interpret, or ``"cuda"``.
     kernel : str
-        ``module:function``.
+        ``module:function`` of a Triton kernel, or the entry point of a CUDA one.
     capacity : callable
         Bytes of input that one launch takes, from the layout; more is done in chunks.
     items : callable
         Items of 8 bytes that a launch shares among its programs, from their total and the world.
     constants : callable
-        The kernel's constants that depend on the layout.
+        A Triton kernel's constants that depend on the layout.
     summary : str
         One line for people.
     """
@@ -120,6 +128,7 @@ class Algorithm:
     protocol: str
     shots: int
     determinism: str
+    backend: str
     kernel: str
     capacity: Callable[[ArenaLayout], int]
     items: Callable[[int, int], int]
@@ -135,6 +144,24 @@ class Algorithm:
             return f"dtype {request.dtype} is not one of {known}"
         if request.op != "sum":
             return f"op {request.op!r} is not 'sum'"
+        if not self.runs_on(request.device_type):
+            return "it runs on NVIDIA GPUs"
+        return None
+
+    def runs_on(self, device_type: str) -> bool:
+        """Say whether it runs on a kind of device: Triton's kernels run on every kind."""
+        return self.backend == "triton" or device_type == "cuda"
+
+    def refuses(self, request: Request, launch: Launch) -> str | None:
+        """Return None if a launch shape can serve a request, else the rule that it breaks."""
+        if request.device_type == "cpu":
+            return None
+        if self.backend == "cuda":
+            if launch.block % 32 or launch.block > MAX_THREADS:
+                return f"must be 32 to {MAX_THREADS} for {self.name}, whose items are threads"
+        elif launch.block < THREADS:
+            # Narrower than its threads, a block's warps would each reduce a copy and could differ.
+            return f"must be at least {THREADS} for {self.name} on a GPU"
         return None
 
     def scratch_bytes(self, request: Request, layout: ArenaLayout) -> int:
@@ -151,14 +178,23 @@ class Algorithm:
             # The interpreter's cost is one of operations, not of elements: one program if it fits.
             block = min(8192, max(16, 1 << (items - 1).bit_length()))
             return (Launch(block, min(MAX_BLOCKS, -(-items // block))),)
-        return tuple(
-            Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in (128, 256, 512)
-        )
+        blocks = (128, 256, 512) if self.backend == "triton" else _thread_counts(items)
+        return tuple(Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in blocks)
+
+    def variant(self, request: Request, launch: Launch) -> tuple[Any, ...] | None:
+        """Name what a call needs to have loaded; None where a world's start loads it."""
+        return None if self.backend == "cuda" else (self.name, request.dtype, launch.block)
 
     def load(self) -> Any:
-        """Import the kernel."""
+        """Import a Triton kernel."""
         module, _, function = self.kernel.partition(":")
         return getattr(importlib.import_module(module), function)
+
+
+def _thread_counts(items: int) -> tuple[int, ...]:
+    """List block sizes of CUDA kernels worth trying, the best on an H200 first."""
+    best = 64 if items <= 1024 else 128 if items <= 8192 else 256
+    return (best, *(threads for threads in (64, 128, 256, 512) if threads != best))
 
 
 def _one_shot_capacity(layout: ArenaLayout) -> int:
@@ -171,11 +207,38 @@ def _two_shot_capacity(layout: ArenaLayout) -> int:
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
+        name="ll_one_shot_cuda",
+        collective="all_reduce",
+        protocol="ll",
+        shots=1,
+        determinism="bitwise",
+        backend="cuda",
+        kernel="one_shot",
+        capacity=_one_shot_capacity,
+        items=lambda items, world: items,
+        constants=lambda layout: {},
+        summary="one-shot LL as a CUDA kernel: a thread to an item, dependent launch",
+    ),
+    Algorithm(
+        name="ll_two_shot_cuda",
+        collective="all_reduce",
+        protocol="ll",
+        shots=2,
+        determinism="bitwise",
+        backend="cuda",
+        kernel="two_shot",
+        capacity=_two_shot_capacity,
+        items=lambda items, world: -(-items // world),
+        constants=lambda layout: {},
+        summary="two-shot LL as a CUDA kernel: a thread to an item, dependent launch",
+    ),
+    Algorithm(
         name="ll_one_shot",
         collective="all_reduce",
         protocol="ll",
         shots=1,
         determinism="bitwise",
+        backend="triton",
         kernel="worldline.kernels.all_reduce_ll:all_reduce_ll_one_shot",
         capacity=_one_shot_capacity,
         items=lambda items, world: items,
@@ -188,6 +251,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         protocol="ll",
         shots=2,
         determinism="bitwise",
+        backend="triton",
         kernel="worldline.kernels.all_reduce_ll:all_reduce_ll_two_shot",
         capacity=_two_shot_capacity,
         items=lambda items, world: -(-items // world),
@@ -200,6 +264,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         protocol="barrier",
         shots=1,
         determinism="bitwise",
+        backend="triton",
         kernel="worldline.kernels.all_reduce_barrier:all_reduce_barrier_one_shot",
         capacity=lambda layout: layout.staged_size,
         items=lambda items, world: items,
@@ -209,9 +274,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
 )
 
 
-def algorithms(collective: str) -> tuple[Algorithm, ...]:
-    """List a collective's algorithms, in the registry's order."""
-    return tuple(row for row in ALGORITHMS if row.collective == collective)
+def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) -> int:
+    """Elements that one launch takes; depends only on what is equal on all ranks."""
+    return algorithm.capacity(layout) // ITEM * request.per_slot
+
+
+def algorithms(collective: str, device_type: str | None = None) -> tuple[Algorithm, ...]:
+    """List a collective's algorithms in the registry's order, or those for a kind of device."""
+    return tuple(
+        row
+        for row in ALGORITHMS
+        if row.collective == collective and row.runs_on(device_type or "cuda")
+    )
 
 
 def algorithm(collective: str, name: str) -> Algorithm:

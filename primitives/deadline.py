@@ -7,6 +7,10 @@ word is sticky (of several reporters the last one's stays; each has its record):
 under way see it within one round of the slow path, and every later kernel on the lane finds it at
 entry, sends nothing and gives NaN. ``World.recover()`` alone clears it.
 
+The host of a GPU cannot look at the dead word without stopping for it. So a kernel that ends on a
+dead lane also raises a *notice*: a word that the host reads as its own memory, whose address
+follows the bases in the table.
+
 While it waits on the slow path a rank shows whom it waits for (peer + 1) and a beat that advances;
 a wait that ends because the lane died says so. By these a host tells a peer that is gone or late
 from one that was itself waiting, and names the former.
@@ -46,6 +50,22 @@ def lane_alive(arena):
     """Return 1 unless the lane's dead word is set (int32 scalar)."""
     dead = tl.load((arena + DEAD).to(tl.pointer_type(tl.int64)), volatile=True)
     return (dead == 0).to(tl.int32)
+
+
+@device_function
+def give_notice(table, WORLD: tl.constexpr):
+    """Raise the host's notice that the lane is dead."""
+    notice = tl.load(table + WORLD)
+    tl.store(notice.to(tl.pointer_type(tl.int64)), notice * 0 + 1)
+
+
+@device_function
+def kill_lane(table, zero, RANK: tl.constexpr, WORLD: tl.constexpr):
+    """Set the dead word of every rank; ``zero`` is an int64 scalar 0."""
+    for step in tl.static_range(WORLD):
+        base = tl.load(table + (RANK + step) % WORLD)
+        word = (base + DEAD).to(tl.pointer_type(tl.int64))
+        tl.atomic_xchg(word, zero + RANK + 1, sem="release", scope="sys")
 
 
 @device_function
@@ -106,7 +126,4 @@ def report_timeout(
         # lock is taken before there is anything to read.
         tl.debug_barrier()
         tl.atomic_xchg(record + RECORD_WHOLE, zero + 1, sem="release", scope="sys")
-        for step in tl.static_range(WORLD):
-            base = tl.load(table + (RANK + step) % WORLD)
-            word = (base + DEAD).to(tl.pointer_type(tl.int64))
-            tl.atomic_xchg(word, zero + RANK + 1, sem="release", scope="sys")
+        kill_lane(table, zero, RANK, WORLD)

@@ -117,6 +117,36 @@ class CollectiveAborted(CollectiveError):
         return type(self), (self.operation, self.rank, self.peer)
 
 
+class LaneOverlap(CollectiveError):
+    """Two operations of one lane ran at once on some rank; the lane is dead.
+
+    Operations of a lane must follow each other: on one stream, or on streams that events order.
+    Those that are to run at once need lanes of their own.
+
+    Parameters
+    ----------
+    operation, rank, peer
+        As for :class:`CollectiveError`; ``peer`` is the rank that overlapped them.
+    lane : int
+        The lane.
+    """
+
+    def __init__(self, operation: str, rank: int, peer: int, lane: int) -> None:
+        who = "this rank" if peer == rank else f"rank {peer}"
+        super().__init__(
+            f"{operation}: {who} ran two operations of lane {lane} at once (raised on rank "
+            f"{rank}). Order them by one stream or by events, or give them lanes of their own "
+            f"(worldline.init(lanes=...)).",
+            operation,
+            rank,
+            peer,
+        )
+        self.lane = lane
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.operation, self.rank, self.peer, self.lane)
+
+
 class CollectiveTimeout(CollectiveError, TimeoutError):
     """A device-side wait passed its deadline, here or on a peer; the lane is dead.
 

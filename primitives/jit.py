@@ -55,6 +55,10 @@ else:
 
 kernel = triton.jit
 
+ARGUMENTS = ["source", "target", "table", "count", "limit_ns"]
+"""Arguments of a collective's kernel. No value of theirs may choose a variant: a variant that one
+rank has to compile first, while its peers' kernels already wait for it, can stop them all."""
+
 
 def host_twin(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a plain Python function that interpreter bodies may call.

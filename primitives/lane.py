@@ -7,11 +7,18 @@ names the first suspect.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Sequence
 
 from worldline.primitives import layout
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.errors import CollectiveAborted, CollectiveError, CollectiveTimeout
+from worldline.primitives.errors import (
+    CollectiveAborted,
+    CollectiveError,
+    CollectiveTimeout,
+    LaneOverlap,
+)
 from worldline.primitives.memory import Arena, Provider
 
 _BEAT_SECONDS = 0.2
@@ -31,14 +38,24 @@ class Lane:
         This rank and the number of ranks.
     timeout : float
         Deadline of each device-side wait, in seconds.
+    index : int
+        Its place among the world's lanes.
     """
 
     def __init__(
-        self, provider: Provider, arena: Arena, rank: int, size: int, timeout: float
+        self,
+        provider: Provider,
+        arena: Arena,
+        rank: int,
+        size: int,
+        timeout: float,
+        index: int = 0,
     ) -> None:
         self.provider, self.arena = provider, arena
-        self.rank, self.size, self.timeout = rank, size, timeout
+        self.rank, self.size, self.timeout, self.index = rank, size, timeout, index
         self._fault: CollectiveError | None = None
+        # The watchdog looks for faults beside the thread that launches.
+        self._finding = threading.Lock()
 
     @property
     def limit_ns(self) -> int:
@@ -54,11 +71,24 @@ class Lane:
             Naming the first suspect: the rank waited on that was not itself waiting.
         CollectiveAborted
             Naming the rank that left a collective in the middle.
+        LaneOverlap
+            Naming the rank on which two operations of the lane ran at once.
         """
-        if self._fault is None and self.arena.read(self.rank, layout.DEAD, 1)[0]:
-            self._fault = self._find_fault()
-        if self._fault is not None:
-            raise self._fault.with_traceback(None)
+        fault = self.fault()
+        if fault is not None:
+            raise fault.with_traceback(None)
+
+    def fault(self) -> CollectiveError | None:
+        """Return why the lane is dead, or None while it is not known to be."""
+        with self._finding:
+            if self._fault is None and self.arena.dead():
+                self._fault = self._find_fault()
+            return self._fault
+
+    @property
+    def alive(self) -> bool:
+        """Whether nothing is known against the lane; cheap enough for every call."""
+        return self._fault is None and not self.arena.dead()
 
     def abort(self, operation: str) -> None:
         """Kill the lane on every rank, unless it is dead: this rank's call ended in an exception.
@@ -70,12 +100,18 @@ class Lane:
         self.arena.write(self.rank, layout.ABORTED, [layout.OPERATIONS.index(operation) + 1])
         for step in range(self.size):
             self.arena.write((self.rank + step) % self.size, layout.DEAD, [self.rank + 1])
+        with self._finding:
+            self._fault = CollectiveAborted(operation, self.rank, self.rank)
 
     def _find_fault(self) -> CollectiveError:
         reporter = self.arena.read(self.rank, layout.DEAD, 1)[0] - 1
         aborted = self.arena.read(reporter, layout.ABORTED, 1)[0]
         if aborted:
             return CollectiveAborted(layout.OPERATIONS[aborted - 1], self.rank, reporter)
+        overlapped = self.arena.read(reporter, layout.OVERLAPPED, 1)[0]
+        if overlapped:
+            name = layout.OPERATIONS[overlapped - 1]
+            return LaneOverlap(name, self.rank, reporter, self.index)
         operation, epoch, _, peer, slot, expected, seen = self.arena.read(
             reporter, layout.RECORD, layout.RECORD_WORDS
         )
@@ -118,18 +154,17 @@ class Lane:
                 return None
             time.sleep(0.005)
 
-    def recover(self, rendezvous: Rendezvous, timeout: float | None) -> None:
-        """Make the lane usable again; collective.
+    def reset(self) -> None:
+        """Clear the arena, while every rank's kernels have ended; the lane stays dead."""
+        with self._finding:
+            if self._fault is None:
+                self._fault = CollectiveAborted("recover", self.rank, self.rank)
+            self.arena.clear()
 
-        Nobody resets while a peer may still be writing: all meet first, all reset, all meet again.
-        A recovery that fails leaves the lane dead.
-        """
-        rendezvous.agree("recover", timeout)
-        if self._fault is None:
-            self._fault = CollectiveAborted("recover", self.rank, self.rank)
-        self.arena.clear()
-        rendezvous.meet("recovered", timeout)
-        self._fault = None
+    def revive(self) -> None:
+        """Let operations run again, once every rank has reset."""
+        with self._finding:
+            self._fault = None
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next operation use the epoch after ``epoch``: a hook to test the wrap.
@@ -141,3 +176,19 @@ class Lane:
     def close(self) -> None:
         """Give the arena back."""
         self.arena.close()
+
+
+def recover(lanes: Sequence[Lane], rendezvous: Rendezvous, timeout: float | None) -> None:
+    """Make all lanes of a world usable again; collective.
+
+    Nobody resets while a peer may still be writing: all end their kernels and meet, all reset, all
+    meet again. A recovery that fails leaves the lanes dead.
+    """
+    for lane in lanes:
+        lane.arena.drain()
+    rendezvous.agree("recover", timeout)
+    for lane in lanes:
+        lane.reset()
+    rendezvous.meet("recovered", timeout)
+    for lane in lanes:
+        lane.revive()

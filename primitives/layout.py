@@ -5,11 +5,12 @@ has its own region: a word that is a flag is never a payload.
 
 ::
 
-    0       control   dead word, record of the first timeout, wait heartbeat
+    0       control   dead word, record of the first timeout, wait heartbeat, notice
     4096    epochs    one int32 per possible block, LL's epoch
     6144    rounds    one int32 per possible block, the barrier's own counter
-    8192    flags     int32 [block][source rank], the barrier's flags
-    40960   ll        two halves of 16-byte slots
+    8192    busy      one int32 per possible block, 1 while an operation runs there
+    10240   flags     int32 [block][source rank], the barrier's flags
+    45056   ll        two halves of 16-byte slots
     ...     staged    bulk data of kernels that publish by signals
 """
 
@@ -25,6 +26,7 @@ THREADS = 128
 SPINS = 1024
 PAGE = 4096
 SLOT = 16
+ITEM = SLOT // 2
 
 DEAD = 0
 RECORD_LOCK = 8
@@ -34,10 +36,13 @@ WAIT_PEER = 128
 WAIT_BEAT = 136
 GAVE_WAY = 144
 ABORTED = 152
+OVERLAPPED = 160
+NOTICE = 192
 EPOCHS = PAGE
 ROUNDS = EPOCHS + 4 * MAX_BLOCKS
-FLAGS = ROUNDS + 4 * MAX_BLOCKS
-LL = FLAGS + 4 * MAX_BLOCKS * MAX_WORLD
+BUSY = ROUNDS + 4 * MAX_BLOCKS
+FLAGS = BUSY + 4 * MAX_BLOCKS
+LL = -(-(FLAGS + 4 * MAX_BLOCKS * MAX_WORLD) // PAGE) * PAGE
 OPERATIONS = ("barrier", "all_reduce")
 """Names of the operations that a timeout record can hold, by index."""
 
@@ -107,7 +112,8 @@ class ArenaLayout:
         return (
             Region("control", 0, PAGE),
             Region("epochs", EPOCHS, ROUNDS - EPOCHS),
-            Region("rounds", ROUNDS, FLAGS - ROUNDS),
+            Region("rounds", ROUNDS, BUSY - ROUNDS),
+            Region("busy", BUSY, FLAGS - BUSY),
             Region("flags", FLAGS, LL - FLAGS),
             Region("ll", LL, 2 * self.half),
             Region("staged", self.staged, self.staged_size),

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
+
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.layout import ArenaLayout
 
@@ -20,12 +22,26 @@ class Arena(Protocol):
     ----------
     layout : ArenaLayout
         The map, equal on all ranks.
+    bases : tuple of int
+        Base of every arena, as kernels of this rank see it.
+    notice : int
+        Address of the int64 word that kernels raise for the host when the lane is dead.
     table : int
-        Address of the int64 bases of all arenas, as kernels of this rank see them.
+        Address, for kernels, of the int64 ``bases`` followed by ``notice``.
     """
 
     layout: ArenaLayout
+    bases: tuple[int, ...]
+    notice: int
     table: int
+
+    def dead(self) -> bool:
+        """Say whether a kernel that has ended here found the lane dead; waits for nothing."""
+        ...
+
+    def drain(self) -> None:
+        """Wait until every kernel that this rank has launched has ended."""
+        ...
 
     def read(self, rank: int, offset: int, words: int) -> list[int]:
         """Read int64 words of a rank's arena."""
@@ -62,6 +78,10 @@ class Provider(Protocol):
     name: str
     device_type: str
 
+    def device(self) -> torch.device:
+        """Return the device of this rank's tensors."""
+        ...
+
     def unavailable(self) -> str | None:
         """Say why this machine cannot use it and the remedy, or None where it can."""
         ...
@@ -78,6 +98,22 @@ class Provider(Protocol):
         """Allocate and map the arenas of a world; collective."""
         ...
 
+    def largest_grid(self, threads: int, registers: int) -> int | None:
+        """Blocks of a launch that may wait on each other, or None where any number may.
+
+        Parameters
+        ----------
+        threads : int
+            Threads of each block.
+        registers : int
+            Registers of each thread.
+        """
+        ...
+
+    def load(self, kernel: Any, args: tuple[Any, ...], **constants: Any) -> None:
+        """Compile and load a Triton kernel without running it."""
+        ...
+
     def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
         """Run a Triton kernel over ``grid`` programs."""
         ...
@@ -89,5 +125,21 @@ def _host() -> Provider:
     return HostProvider()
 
 
-PROVIDERS: dict[str, Callable[[], Provider]] = {"host": _host}
+def _torch() -> Provider:
+    from worldline.primitives.memory_torch import TorchProvider
+
+    return TorchProvider()
+
+
+def _loopback() -> Provider:
+    from worldline.primitives.memory_loopback import LoopbackProvider
+
+    return LoopbackProvider()
+
+
+PROVIDERS: dict[str, Callable[[], Provider]] = {
+    "torch": _torch,
+    "loopback": _loopback,
+    "host": _host,
+}
 """Every provider, by name."""

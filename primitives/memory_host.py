@@ -24,8 +24,9 @@ import torch
 
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import ProviderError
+from worldline.primitives.gpus import check_one_machine, machine
 from worldline.primitives.interpreter import require_interpreter
-from worldline.primitives.layout import ArenaLayout
+from worldline.primitives.layout import DEAD, NOTICE, ArenaLayout
 
 SHARED = "/dev/shm"
 PREFIX = "worldline-"
@@ -67,8 +68,17 @@ class HostArena:
         self._rank, self._stride = rank, stride
         self._bytes = np.frombuffer(mapping, dtype=np.uint8)
         start = self._bytes.ctypes.data
-        self._bases = np.arange(layout.world_size, dtype=np.int64) * stride + start
-        self.table = self._bases.ctypes.data
+        self.bases = tuple(start + place * stride for place in range(layout.world_size))
+        self.notice = self.bases[rank] + NOTICE
+        self._table = np.array([*self.bases, self.notice], dtype=np.int64)
+        self.table = self._table.ctypes.data
+
+    def dead(self) -> bool:
+        """Say whether the lane is dead: its word is the host's own memory."""
+        return self.read(self._rank, DEAD, 1)[0] != 0
+
+    def drain(self) -> None:
+        """Return at once: a launch ends before its call returns."""
 
     def read(self, rank: int, offset: int, words: int) -> list[int]:
         """Read int64 words of a rank's arena."""
@@ -104,6 +114,17 @@ class HostProvider:
 
     name = "host"
     device_type = "cpu"
+
+    def device(self) -> torch.device:
+        """Return the CPU."""
+        return torch.device("cpu")
+
+    def largest_grid(self, threads: int, registers: int) -> int | None:
+        """Return None: programs run one after another, each waiting for its own like only."""
+        return None
+
+    def load(self, kernel: Any, args: tuple[Any, ...], **constants: Any) -> None:
+        """Do nothing: the interpreter compiles nothing."""
 
     def default_bytes(self, world_size: int) -> int:
         """Share 64 MiB, what a container's shared memory holds by default, among the ranks."""
@@ -142,8 +163,8 @@ class HostProvider:
                 problem = _why_not(error, total, layout)
         mapping = None
         try:
-            offers = rendezvous.gather("arena", [_machine(), name, problem])
-            _check_one_machine([offer[0] for offer in offers])
+            offers = rendezvous.gather("arena", [machine(), name, problem])
+            check_one_machine([offer[0] for offer in offers], "host")
             if offers[0][2]:
                 raise ProviderError(offers[0][2])
             try:
@@ -242,17 +263,3 @@ def _why_not(error: OSError, total: int, layout: ArenaLayout) -> str:
             f"{layout.size}"
         )
     return f"{what}; make {SHARED} writable and try again"
-
-
-def _machine() -> str:
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return f"{os.uname().nodename} {file.read().strip()}"
-
-
-def _check_one_machine(machines: list[str]) -> None:
-    for rank, machine in enumerate(machines):
-        if machine.split()[-1] != machines[0].split()[-1]:
-            raise ProviderError(
-                f"the host provider joins ranks of one machine; rank 0 is on "
-                f"{machines[0].split()[0]}, rank {rank} on {machine.split()[0]}"
-            )

@@ -54,6 +54,20 @@ _POLL_PAIR = tl.constexpr(
     """.replace("SPINS", str(layout.SPINS))
 )
 
+# A scalar's assembly runs on every thread: one of them exchanges, the others find nothing.
+_EXCHANGE_ONCE = tl.constexpr(
+    """
+    {
+        .reg .pred first;
+        .reg .b32 thread;
+        mov.u32 thread, %tid.x;
+        setp.eq.u32 first, thread, 0;
+        mov.b32 $0, 0;
+        @first atom.relaxed.sys.global.exch.b32 $0, [$1], $2;
+    }
+    """
+)
+
 _FENCE_SYSTEM = tl.constexpr("fence.acq_rel.sys; mov.b32 $0, 0;")
 
 
@@ -107,6 +121,24 @@ def poll_pair(pair, flag, mask):
             pack=1,
         )
     return word0, word1
+
+
+@device_function
+def exchange_once(address, value):
+    """Exchange an int32 word on one thread, which gets the old value; the others get 0."""
+    if INTERPRETED:
+        pointer = address.to(tl.pointer_type(tl.int32))
+        old = tl.atomic_xchg(pointer, value, sem="relaxed", scope="sys")
+    else:
+        old = tl.inline_asm_elementwise(
+            _EXCHANGE_ONCE,
+            "=&r,l,r,~{memory}",
+            [address, value],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+    return old
 
 
 @device_function

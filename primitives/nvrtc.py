@@ -33,7 +33,9 @@ _CONSTANTS = (
     "WAIT_PEER",
     "WAIT_BEAT",
     "GAVE_WAY",
+    "OVERLAPPED",
     "EPOCHS",
+    "BUSY",
     "LL",
 )
 

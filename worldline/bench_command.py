@@ -17,6 +17,7 @@ from worldline.kernels.registry import dtype_name
 from worldline.launch import spawn
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.fingerprint import fingerprint
+from worldline.primitives.memory import PROVIDERS
 from worldline.progress import file_progress
 from worldline.screen import counted, say
 from worldline.startup import default_provider
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument("collective", choices=["all-reduce"])
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
     parser.add_argument("--dtypes", default="bf16", help="such as f32,f16,bf16")
     parser.add_argument("--repeats", type=int, default=5)
@@ -42,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
     dtypes = [dtype_name(parse_dtype(name)) for name in args.dtypes.split(",")]
     if args.save:
         _check_writable(args.save)
-    provider = default_provider()
+    provider = args.provider or default_provider(args.ranks)
     console = Console(stderr=True)
     with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
         rows = spawn(_rank, args.ranks, (sizes, dtypes, args.repeats, steps), provider=provider)[0]

@@ -17,14 +17,12 @@ def describe(x: torch.Tensor) -> str:
     return f"{dtype_name(x.dtype)}{list(x.shape)} on {x.device}"
 
 
-def check_tensor(argument: str, x: object, device_type: str) -> None:
-    """Refuse what is not a dense tensor with memory of its own on the world's kind of device."""
+def check_tensor(argument: str, x: object, device: torch.device) -> None:
+    """Refuse what is not a dense tensor with memory of its own on the world's device."""
     if not isinstance(x, torch.Tensor):
         raise InvalidArgument(argument, type(x).__name__, "must be a torch.Tensor")
-    if x.device.type != device_type:
-        raise InvalidArgument(
-            argument, describe(x), f"must be on a {device_type} device, as this world is"
-        )
+    if x.device != device:
+        raise InvalidArgument(argument, describe(x), f"must be on {device}, as this world is")
     if x.layout != torch.strided or x.is_nested:
         raise InvalidArgument(argument, str(x.layout), "must be a dense (strided) tensor")
     if not has_memory(x):
@@ -109,7 +107,9 @@ def check_match(rendezvous: Rendezvous, mine: dict[str, Any]) -> None:
             )
 
 
-def signature(request: Request, algorithm: str | None, launch: Launch | None) -> dict[str, Any]:
+def signature(
+    request: Request, algorithm: str | None, launch: Launch | None, lane: int
+) -> dict[str, Any]:
     """Return what must be equal on all ranks of a call, as plain data."""
     return {
         "collective": request.collective,
@@ -118,5 +118,6 @@ def signature(request: Request, algorithm: str | None, launch: Launch | None) ->
         "op": request.op,
         "count": request.count,
         "algorithm": algorithm,
-        "launch": None if launch is None else [launch.grid, launch.block],
+        "launch": None if launch is None else [launch.grid, launch.block, launch.launch_point],
+        "lane": lane,
     }

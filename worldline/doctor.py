@@ -7,6 +7,7 @@ import json
 import os
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +28,7 @@ _OPTIONAL = {
 }
 
 _RANKS = 2
+_SECONDS = 120.0
 _WORKS = "works"
 _EQUAL = f"bits equal on {_RANKS} ranks"
 
@@ -89,14 +91,15 @@ def _shared_memory() -> dict[str, Any]:
 
 
 def _algorithms(providers: dict[str, str | None], run_kernels: bool) -> list[dict[str, Any]]:
-    """Tell of each provider, algorithm and dtype whether it works here, and how that is known."""
+    """Say of each available provider's algorithms whether they work here, and how that is known."""
     rows = []
     for provider, reason in providers.items():
-        verdicts = _run_checks(provider) if reason is None and run_kernels else {}
-        for point in _points():
-            if reason is not None:
-                state, why = "unavailable", reason
-            elif not run_kernels:
+        if reason is not None:
+            continue
+        points = _points(PROVIDERS[provider]().device_type)
+        verdicts = _run_checks(provider, points) if run_kernels else {}
+        for point in points:
+            if not run_kernels:
                 state, why = "not run", "--no-check"
             elif verdicts[point] == _WORKS:
                 state, why = "works", _EQUAL
@@ -119,37 +122,38 @@ def _point(algorithm: str, dtype: Any) -> str:
     return f"{algorithm} {dtype_name(dtype)}"
 
 
-def _points() -> list[str]:
-    return [_point(row.name, dtype) for row in algorithms("all_reduce") for dtype in DTYPES]
+def _points(device_type: str) -> list[str]:
+    rows = algorithms("all_reduce", device_type)
+    return [_point(row.name, dtype) for row in rows for dtype in DTYPES]
 
 
-def _run_checks(provider: str) -> dict[str, str]:
+def _run_checks(provider: str, points: list[str]) -> dict[str, str]:
     """Give the verdict on every point: works, or the first thing that went wrong on any rank."""
-    outcomes = run_ranks(_check_rank, _RANKS, timeout=60, provider=provider)
+    ranks = min(_RANKS, torch.cuda.device_count()) if provider == "torch" else _RANKS
+    outcomes = run_ranks(_check_rank, ranks, timeout=_SECONDS, provider=provider)
     for outcome in sorted(outcomes, key=lambda outcome: outcome.order):
         if outcome.failure is not None:
             why = f"rank {outcome.rank}: {last_line(outcome.failure)}"
-            return dict.fromkeys(_points(), why)
+            return dict.fromkeys(points, why)
     wrong = {
         point: f"rank {outcome.rank}: {verdict}"
         for outcome in outcomes
         for point, verdict in outcome.value.items()
         if verdict != _WORKS
     }
-    return {**dict.fromkeys(_points(), _WORKS), **wrong}
+    return {**dict.fromkeys(points, _WORKS), **wrong}
 
 
 def _check_rank(world: Any) -> dict[str, str]:
     """Run every algorithm and dtype once; the verdict on this rank of each."""
-    import torch
-
     from worldline.kernels import reference
 
     verdicts = {}
-    for row in algorithms("all_reduce"):
+    for row in algorithms("all_reduce", world.device.type):
         for dtype in DTYPES:
             inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
-            result = world.all_reduce(inputs[world.rank], algorithm=row.name)
+            mine = inputs[world.rank].to(world.device)
+            result = world.all_reduce(mine, algorithm=row.name).cpu()
             same = torch.equal(reference.bits(result), reference.bits(reference.all_reduce(inputs)))
             verdicts[_point(row.name, dtype)] = _WORKS if same else "bits differ from the reference"
     return verdicts

@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="bf16", help="such as f32, f16, bf16")
     parser.add_argument("--op", default="sum")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--algorithm", help="ask for one by name")
     parser.add_argument("--arena", help="bytes of each rank's arena, such as 8M")
     parser.add_argument("--json", action="store_true", help="print one JSON document, no text")
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the explanation; returns the exit status."""
     dtype, nbytes = parse_dtype(args.dtype), parse_size(args.size)
-    provider = PROVIDERS[default_provider()]()
+    provider = PROVIDERS[args.provider or default_provider(args.ranks)]()
     arena = parse_size(args.arena) if args.arena else provider.default_bytes(max(1, args.ranks))
     layout = ArenaLayout(args.ranks, arena)
     request = Request(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
-from worldline.kernels.launch import chunk_elements
-from worldline.kernels.registry import Request, dtype_name
+from worldline.kernels.registry import Request, chunk_elements, dtype_name
 from worldline.primitives.layout import ArenaLayout, Region
 from worldline.screen import counted, wrap
 from worldline.units import show_size

@@ -1,5 +1,7 @@
 """`spawn`: start ranks on this machine and run a function in each.
 
+A rank is a process, or on the ``loopback`` provider a thread of the one process that has the GPU.
+
 Ranks come from a fork server of Worldline's own, which has loaded torch and Triton and has done
 nothing else: a start takes milliseconds, and no rank inherits the caller's threads (a plain fork
 after multi-threaded torch operations hangs in the child's first operation). It is not the
@@ -17,23 +19,20 @@ import pickle
 import signal
 import socket
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from multiprocessing import connection
 from typing import Any
 
-import torch
 from torch.distributed import TCPStore
 
+from worldline import rank_main
 from worldline.primitives.arguments import seconds, whole_number
 from worldline.primitives.errors import InvalidArgument, RankFailed
 from worldline.primitives.layout import MAX_WORLD
 from worldline.rank_server import RankProcess
-from worldline.startup import Launcher, init, set_launcher
+from worldline.startup import default_provider, init
 
 _GRACE = 5.0
 """Seconds that ranks get to end by themselves once one has failed."""
@@ -72,7 +71,11 @@ def spawn(
     timeout: float | None = None,
     **options: Any,
 ) -> list[Any]:
-    """Run ``fn(world, *args)`` on ``ranks`` processes of this machine.
+    """Run ``fn(world, *args)`` on ``ranks`` ranks of this machine.
+
+    Where there is a GPU for each, every rank has one, as torch's current device; where there are
+    fewer, all ranks share one GPU, each a thread with a stream of its own; else they are processes
+    on the CPU. ``provider`` chooses in place of that.
 
     Parameters
     ----------
@@ -80,7 +83,7 @@ def spawn(
         A function that the new processes can import: of a module, not a lambda. A script needs its
         ``if __name__ == "__main__":`` guard.
     ranks : int
-        Processes to start, 1 to 16.
+        Ranks to start, 1 to 16.
     args : sequence
         Further arguments; they are pickled.
     timeout : float, optional
@@ -124,6 +127,7 @@ def run_ranks(
     whole_number("ranks", ranks, 1, MAX_WORLD)
     if timeout is not None:
         timeout = seconds("timeout", timeout)
+    options["provider"] = options.get("provider") or default_provider(ranks)
     work = _pack(fn, args, options)
     # A socket of our own: left to itself the store would listen on every interface.
     server = socket.create_server(("127.0.0.1", 0))
@@ -136,17 +140,24 @@ def run_ranks(
     )
     started = []
     try:
-        for rank in range(ranks):
-            reader, writer = multiprocessing.Pipe(duplex=False)
+        interpreted = options["provider"] == "host"
+        together = options["provider"] == "loopback"
+        for share in [range(ranks)] if together else [range(r, r + 1) for r in range(ranks)]:
+            pipes = [multiprocessing.Pipe(duplex=False) for _ in share]
+            writers = {rank: writer for rank, (_, writer) in zip(share, pipes, strict=True)}
             process = RankProcess(
-                target=_rank_main, args=(work, rank, ranks, store.port, writer), daemon=True
+                interpreted,
+                target=rank_main.main,
+                args=(dict(os.environ), options["provider"], work, ranks, store.port, writers),
+                daemon=True,
             )
             process.start()
-            writer.close()
-            started.append((process, reader))
+            for reader, writer in pipes:
+                writer.close()
+                started.append((process, reader))
         return _collect(started, timeout, wait_for_all)
     finally:
-        _stop([process for process, _ in started])
+        _stop(list(dict.fromkeys(process for process, _ in started)))
         for _, reader in started:
             reader.close()
 
@@ -182,8 +193,7 @@ def _pack(fn: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) 
             raise InvalidArgument(
                 argument, value, f"must be importable or picklable; args a sequence ({error})"
             ) from error
-    # The server keeps the environment that it was started in; ranks get today's.
-    return pickle.dumps((fn, tuple(args), options, dict(os.environ)))
+    return pickle.dumps((fn, tuple(args), options))
 
 
 def _collect(
@@ -237,39 +247,3 @@ def _stop(processes: list[RankProcess]) -> None:
             process.kill()
         process.join()
         process.close()
-
-
-def _rank_main(work: bytes, rank: int, size: int, port: int, writer: connection.Connection) -> None:
-    """Be one rank: make the world, run the function, send what came of it."""
-    torch.set_num_threads(1)
-    _end_with_parent()
-    try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        fn, args, options, environment = pickle.loads(work)
-        os.environ.update({**environment, "TRITON_INTERPRET": "1"})
-        if "deadline" in options:
-            options["timeout"] = options.pop("deadline")
-        store = TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=60))
-        set_launcher(Launcher(store, rank, size))
-        with init(**options) as world:
-            message = pickle.dumps((fn(world, *args), None))
-    except BaseException:
-        message = pickle.dumps((None, traceback.format_exc()))
-    writer.send_bytes(message)
-    writer.close()
-
-
-def _end_with_parent() -> None:
-    """End this process when the one that spawned it ends, however that happens.
-
-    A rank's parent in the kernel's eyes is the rank server, which outlives neither; the pipe that
-    the spawning process holds open is what tells.
-    """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, name="worldline parent watch", daemon=True).start()

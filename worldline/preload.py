@@ -1,4 +1,4 @@
-"""What the rank server loads before it forks: torch, Triton and every kernel, interpreted."""
+"""What the rank server loads before it forks: torch, Triton and every Triton kernel."""
 
 import importlib
 import signal
@@ -9,6 +9,8 @@ from worldline.kernels.registry import ALGORITHMS
 # starting must not show a traceback of its own. It listens again when it runs the user's function.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-for _module in sorted({row.kernel.partition(":")[0] for row in ALGORITHMS}):
+for _module in sorted(
+    {row.kernel.partition(":")[0] for row in ALGORITHMS if row.backend == "triton"}
+):
     importlib.import_module(_module)
 importlib.import_module("worldline.kernels.barrier")

@@ -1,8 +1,8 @@
-"""A fork server of our own: processes forked from one that has loaded torch and Triton.
+"""Fork servers of our own: processes forked from one that has loaded torch and Triton.
 
 The standard library's server is one per process and shared by everybody who asks for
-``forkserver``; ours has Triton's interpreter chosen in its environment, which must not reach
-others.
+``forkserver``. There are two of ours, for Triton makes up its mind when it is imported: in one it
+interprets, in the other it compiles. What chooses must not reach anybody else's processes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from multiprocessing.spawn import get_preparation_data
 from typing import Any, ClassVar
 
 _PRELOAD = ["torch", "worldline.preload"]
+MODE = "TRITON_INTERPRET"
 
 
 def _close_both(first: int, second: int) -> None:
@@ -35,7 +36,8 @@ class _Popen(popen_forkserver.Popen):
             reduction.dump(process_obj, buffer)
         finally:
             set_spawning_popen(None)
-        self.sentinel, writer = _running_server().connect_to_new_process(
+        server = _running_server(process_obj.interpreted)
+        self.sentinel, writer = server.connect_to_new_process(
             self._fds  # type: ignore[attr-defined]
         )
         # The child takes the end of this pipe for its parent's death.
@@ -47,42 +49,52 @@ class _Popen(popen_forkserver.Popen):
 
 
 class RankProcess(process.BaseProcess):
-    """A process forked from our server; use it like :class:`multiprocessing.Process`."""
+    """A process forked from one of our servers; use it like :class:`multiprocessing.Process`.
+
+    Parameters
+    ----------
+    interpreted : bool
+        Whether Triton interprets in it.
+    **options
+        As for :class:`multiprocessing.Process`.
+    """
 
     _start_method: ClassVar[str] = "forkserver"
+
+    def __init__(self, interpreted: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.interpreted = interpreted
 
     @staticmethod
     def _Popen(process_obj: Any) -> _Popen:
         return _Popen(process_obj)
 
 
-_server: forkserver.ForkServer | None = None
+_servers: dict[bool, forkserver.ForkServer] = {}
 _starting = threading.Lock()
 
 
-def _running_server() -> forkserver.ForkServer:
-    """Return the server, started under the environment that ranks are to inherit."""
-    global _server
+def _running_server(interpreted: bool) -> forkserver.ForkServer:
+    """Return a server, started under the environment that its ranks are to inherit."""
     # Two threads that spawn at once would each take the other's variable for the caller's own.
     with _starting:
-        if _server is None:
-            _server = forkserver.ForkServer()
-            _server.set_forkserver_preload(_PRELOAD)
-        before = os.environ.get("TRITON_INTERPRET")
-        os.environ["TRITON_INTERPRET"] = "1"
+        if interpreted not in _servers:
+            _servers[interpreted] = forkserver.ForkServer()
+            _servers[interpreted].set_forkserver_preload(_PRELOAD)
+        before = os.environ.pop(MODE, None)
+        if interpreted:
+            os.environ[MODE] = "1"
         try:
-            _server.ensure_running()
+            _servers[interpreted].ensure_running()
         finally:
-            if before is None:
-                del os.environ["TRITON_INTERPRET"]
-            else:
-                os.environ["TRITON_INTERPRET"] = before
-        return _server
+            os.environ.pop(MODE, None)
+            if before is not None:
+                os.environ[MODE] = before
+        return _servers[interpreted]
 
 
 def stop_rank_server() -> None:
-    """End the server, if there is one; the next spawn starts it again."""
-    global _server
-    if _server is not None:
-        _server._stop()  # type: ignore[attr-defined]
-        _server = None
+    """End the servers that there are; the next spawn starts its own again."""
+    while _servers:
+        _, server = _servers.popitem()
+        server._stop()  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,14 +12,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from worldline.kernels.loading import Loader
+from worldline.kernels.registry import DTYPES, dtype_name
 from worldline.primitives import arguments
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, ProviderError, RendezvousTimeout
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import MAX_WORLD, ArenaLayout
 from worldline.primitives.memory import PROVIDERS
+from worldline.primitives.watchdog import ON_TIMEOUT, Watchdog
 from worldline.world import World
 
+MAX_LANES = 16
 DEFAULT_TIMEOUT = 600.0
 """Seconds, torch's own default."""
 
@@ -36,12 +41,16 @@ class Launcher:
 
 
 _launcher: Launcher | None = None
+_thread = threading.local()
 
 
-def set_launcher(launcher: Launcher) -> None:
-    """Tell a spawned process who it is."""
+def set_launcher(launcher: Launcher, whole_process: bool = True) -> None:
+    """Tell a spawned process who it is, or a thread of one where ranks are threads."""
     global _launcher
-    _launcher = launcher
+    if whole_process:
+        _launcher = launcher
+    else:
+        _thread.launcher = launcher
 
 
 def init(
@@ -51,6 +60,9 @@ def init(
     provider: str | None = None,
     timeout: float | timedelta | None = None,
     arena_bytes: int | None = None,
+    lanes: int = 1,
+    dtypes: Sequence[torch.dtype] | None = None,
+    on_timeout: str = "raise",
     debug: bool | None = None,
 ) -> World:
     """Join ranks into a world; collective over the ranks that take part.
@@ -64,12 +76,22 @@ def init(
         The launcher's ranks that take part, in their order in the world, each of which calls this
         with the same sequence: a sub-world, or the survivors after a rank has died.
     provider : str, optional
-        Where symmetric memory comes from; by default what this machine has.
+        Where symmetric memory comes from: ``"torch"`` (one process to a GPU), ``"loopback"``
+        (ranks of one process on one GPU) or ``"host"`` (the CPU). By default the environment
+        variable ``WORLDLINE_PROVIDER``, else what this machine has.
     timeout : float or timedelta, optional
         Deadline of every device-side wait and of every meeting, in seconds. By default the process
         group's own timeout, else 600.
     arena_bytes : int, optional
-        Bytes of each rank's arena; equal on all ranks.
+        Bytes of each rank's arena, of each lane; equal on all ranks.
+    lanes : int
+        Orders of operations that may overlap, each with an arena of its own, 1 to 16; equal on all
+        ranks.
+    dtypes : sequence of torch.dtype, optional
+        What the CUDA kernels loaded now are for, by default every dtype; equal on all ranks.
+    on_timeout : str
+        ``"raise"``: a dead lane raises at the next call or synchronisation; ``"abort"``: a watchdog
+        ends the process as soon as it sees one.
     debug : bool, optional
         Compare every call's arguments between ranks (slow). By default the environment variable
         ``WORLDLINE_DEBUG``.
@@ -92,6 +114,9 @@ def init(
     if debug is None:
         debug = os.environ.get("WORLDLINE_DEBUG", "0") not in ("", "0")
     arguments.flag("debug", debug)
+    arguments.whole_number("lanes", lanes, 1, MAX_LANES)
+    arguments.text("on_timeout", on_timeout, ON_TIMEOUT)
+    declared = _declared(dtypes)
     name = default_provider() if provider is None else provider
     source = PROVIDERS[arguments.text("provider", name, tuple(PROVIDERS))]()
     missing = source.unavailable()
@@ -100,7 +125,7 @@ def init(
     launcher = _find_launcher(group, asked)
     members = _members(launcher, ranks)
     seconds = asked or launcher.timeout or DEFAULT_TIMEOUT
-    size = source.default_bytes(len(members)) if arena_bytes is None else arena_bytes
+    size = source.default_bytes(len(members)) // lanes if arena_bytes is None else arena_bytes
     layout = ArenaLayout(len(members), size)
     source.prepare()
     rendezvous = Rendezvous(
@@ -111,16 +136,57 @@ def init(
         seconds,
     )
     rendezvous.agree("init")
-    settings = {"provider": name, "arena_bytes": size, "timeout": seconds, "debug": debug}
+    settings = {
+        "provider": name,
+        "arena_bytes": size,
+        "lanes": lanes,
+        "dtypes": [dtype_name(dtype) for dtype in declared],
+        "timeout": seconds,
+        "debug": debug,
+    }
     _check_equal(rendezvous, settings)
-    arena = source.allocate(rendezvous, layout)
-    lane = Lane(source, arena, rendezvous.rank, rendezvous.size, seconds)
-    return World(rendezvous, lane, debug)
+    made: list[Lane] = []
+    try:
+        for index in range(lanes):
+            arena = source.allocate(rendezvous, layout)
+            made.append(Lane(source, arena, rendezvous.rank, rendezvous.size, seconds, index))
+        loader = Loader(rendezvous, made, declared)
+    except BaseException:
+        for lane in made:
+            lane.close()
+        raise
+    abort = on_timeout == "abort"
+    # A launch on the CPU ends before its call returns, which then raises: nothing to watch for.
+    watchdog = Watchdog(made, abort) if abort or source.device_type == "cuda" else None
+    return World(rendezvous, made, loader, debug, watchdog)
 
 
-def default_provider() -> str:
-    """Name the provider used unless the user names one."""
-    return "host"
+def default_provider(ranks: int | None = None) -> str:
+    """Name the provider used unless the user names one.
+
+    Parameters
+    ----------
+    ranks : int, optional
+        How many ranks this machine is to run; None where one process is one rank.
+    """
+    named = os.environ.get("WORLDLINE_PROVIDER")
+    if named:
+        return arguments.text("WORLDLINE_PROVIDER", named, tuple(PROVIDERS))
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return "host"
+    return "torch" if ranks is None or ranks <= torch.cuda.device_count() else "loopback"
+
+
+def _declared(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
+    if dtypes is None:
+        return list(DTYPES)
+    known = ", ".join(dtype_name(dtype) for dtype in DTYPES)
+    if isinstance(dtypes, torch.dtype) or not isinstance(dtypes, Iterable) or not list(dtypes):
+        raise InvalidArgument("dtypes", dtypes, f"must be a sequence of dtypes among {known}")
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise InvalidArgument("dtypes", dtype, f"must be among {known}")
+    return [dtype for dtype in DTYPES if dtype in list(dtypes)]
 
 
 def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> Launcher:
@@ -130,6 +196,8 @@ def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> La
         return _from_group(group)
     if group is not None:
         raise InvalidArgument("group", group, "torch.distributed is not initialised")
+    if hasattr(_thread, "launcher"):
+        return _thread.launcher
     if _launcher is not None:
         return _launcher
     missing = [name for name in _TORCHRUN if name not in os.environ]

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.compiler import is_dynamo_compiling
 
 from worldline import checks
 from worldline.autotune.choose import Choice, choose
 from worldline.explanation import Explanation, explain
-from worldline.kernels import launch as kernel_launch
+from worldline.kernels.launch import BarrierPlan, Plan, plan
+from worldline.kernels.loading import Loader
 from worldline.kernels.registry import Launch, Request
-from worldline.primitives.arguments import seconds
+from worldline.primitives.arguments import seconds, whole_number
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, WorldClosed, WorldlineError
-from worldline.primitives.lane import Lane
+from worldline.primitives.lane import Lane, recover
+from worldline.primitives.watchdog import Watchdog
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST_PLANS = 4096
 
 
 def eager(fn: F) -> F:
@@ -40,14 +45,22 @@ class World:
     Collectives are called by all ranks in the same order with the same dtype, count and options.
     A world is used by one thread at a time. Close it, or use it as a context manager.
 
+    On a GPU a call is an operation of the current stream, as torch's own are: it returns once it is
+    launched, and may be captured in a CUDA graph. Calls of one lane follow each other, on one
+    stream or on streams that events order; calls that are to overlap use different lanes.
+
     Parameters
     ----------
     rendezvous : Rendezvous
         The ranks' meeting place on the host side.
-    lane : Lane
-        The arena and its order of operations.
+    lanes : sequence of Lane
+        Arenas, each with its order of operations.
+    loader : Loader
+        What has been loaded for them.
     debug : bool
         Compare every call's arguments between ranks first (slow).
+    watchdog : Watchdog, optional
+        What watches the lanes; stopped by :meth:`close`.
 
     Attributes
     ----------
@@ -55,20 +68,32 @@ class World:
         This rank and the number of ranks.
     provider : str
         Where symmetric memory comes from, such as ``"host"``.
+    device : torch.device
+        Where this rank's tensors are.
     timeout : float
         Deadline of each device-side wait, in seconds.
     """
 
-    def __init__(self, rendezvous: Rendezvous, lane: Lane, debug: bool) -> None:
+    def __init__(
+        self,
+        rendezvous: Rendezvous,
+        lanes: Sequence[Lane],
+        loader: Loader,
+        debug: bool,
+        watchdog: Watchdog | None = None,
+    ) -> None:
         self.rank, self.size = rendezvous.rank, rendezvous.size
-        self.provider = lane.provider.name
-        self.timeout = lane.timeout
+        self.provider = lanes[0].provider.name
+        self.device = lanes[0].provider.device()
+        self.timeout = lanes[0].timeout
         self.debug = debug
         self._rendezvous = rendezvous
-        self._lane: Lane | None = lane
+        self._lanes: tuple[Lane, ...] = tuple(lanes)
+        self._loader, self._watchdog = loader, watchdog
+        self._plans: dict[tuple[Any, ...], tuple[Plan, Lane]] = {}
 
     def __repr__(self) -> str:
-        state = "closed" if self._lane is None else self.provider
+        state = "closed" if self.closed else self.provider
         return f"<World rank {self.rank} of {self.size}, {state}>"
 
     def __enter__(self) -> Self:
@@ -85,20 +110,25 @@ class World:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._lane is None
+        return not self._lanes
 
     @property
-    def lane(self) -> Lane:
-        """The world's lane.
+    def lanes(self) -> tuple[Lane, ...]:
+        """The world's lanes.
 
         Raises
         ------
         WorldClosed
             After :meth:`close`.
         """
-        if self._lane is None:
+        if not self._lanes:
             raise WorldClosed("this world is closed")
-        return self._lane
+        return self._lanes
+
+    @property
+    def lane(self) -> Lane:
+        """The first lane."""
+        return self.lanes[0]
 
     @property
     def store(self) -> dist.Store:
@@ -116,6 +146,7 @@ class World:
         op: str = "sum",
         algorithm: str | None = None,
         launch: Launch | None = None,
+        lane: int = 0,
     ) -> torch.Tensor:
         """Reduce ``x`` over all ranks; every rank gets the result, the same to the bit.
 
@@ -135,6 +166,8 @@ class World:
             A name of the registry, in place of the chooser's pick; equal on all ranks.
         launch : Launch, optional
             A launch shape, in place of the algorithm's default; equal on all ranks.
+        lane : int
+            Which of the world's lanes; equal on all ranks.
 
         Returns
         -------
@@ -146,17 +179,33 @@ class World:
         InvalidArgument
             For an argument that breaks a rule.
         UnsupportedError
-            When no algorithm serves the dtype or op, with each one's reason.
+            When no algorithm serves the dtype or op, with each one's reason; or when a kernel that
+            is not loaded yet is asked for inside a CUDA graph's capture.
         CollectiveTimeout
-            When a wait passed its deadline, here or on a peer; the output is then all NaN.
+            When a wait passed its deadline, here or on a peer; the output is then all NaN. On a
+            GPU the error comes with the next call or :meth:`synchronize`.
         CollectiveAborted
             When another rank's call ended in an exception; the output is then all NaN.
+        LaneOverlap
+            When two operations of the lane ran at once.
         MismatchError
             In debug mode, when ranks differ in their arguments.
         WorldClosed
             After :meth:`close`.
         """
-        return eager(self._all_reduce)(x, out, op, algorithm, launch)
+        if is_dynamo_compiling():
+            return eager(self._all_reduce)(x, out, op, algorithm, launch, lane)
+        if out is None and type(x) is torch.Tensor and x.is_cuda and not self.debug:
+            known = self._plans.get((x.numel(), x.dtype, op, algorithm, launch, lane, x.device))
+            if known is not None and x.is_contiguous() and not x.is_neg() and known[1].alive:
+                result = torch.empty_like(x, memory_format=torch.contiguous_format)
+                try:
+                    known[0].run(x.data_ptr(), result.data_ptr())
+                except BaseException:
+                    known[1].abort("all_reduce")
+                    raise
+                return result
+        return self._all_reduce(x, out, op, algorithm, launch, lane)
 
     def _all_reduce(
         self,
@@ -165,10 +214,11 @@ class World:
         op: str,
         algorithm: str | None,
         launch: Launch | None,
+        lane_index: int,
     ) -> torch.Tensor:
-        lane = self.lane
+        lane = self._lane(lane_index)
         try:
-            request, choice = self._plan(x, out, op, algorithm, launch)
+            request, choice = self._choose(x, out, op, algorithm, launch)
         except WorldlineError as error:
             if self.debug:
                 refused = {"collective": "all_reduce", "refused": str(error)}
@@ -176,9 +226,12 @@ class World:
             raise
         lane.check()
         if self.debug:
-            checks.check_match(self._rendezvous, checks.signature(request, algorithm, launch))
-        result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
-        with torch.no_grad():
+            signature = checks.signature(request, algorithm, launch, lane_index)
+            checks.check_match(self._rendezvous, signature)
+        key = (x.numel(), x.dtype, op, algorithm, launch, lane_index, x.device)
+        with torch.no_grad(), self._on_device():
+            made = self._planned(key, request, choice, lane)
+            result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
             direct = result
             if not result.is_contiguous() or result.is_neg():
                 direct = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -186,10 +239,8 @@ class World:
             if checks.partly_overlaps(source, direct):
                 source = source.clone()
             try:
-                with self._call("all_reduce"):
-                    kernel_launch.run(
-                        choice.algorithm, request, lane, source, direct, choice.launch
-                    )
+                with self._call("all_reduce", lane):
+                    made.run(source.data_ptr(), direct.data_ptr())
             except BaseException:
                 direct.fill_(float("nan"))
                 raise
@@ -201,7 +252,7 @@ class World:
                     torch.autograd.graph.increment_version(result)
         return result
 
-    def _plan(
+    def _choose(
         self,
         x: torch.Tensor,
         out: torch.Tensor | None,
@@ -210,18 +261,40 @@ class World:
         launch: Launch | None,
     ) -> tuple[Request, Choice]:
         """Check a call's arguments and choose its algorithm."""
-        checks.check_tensor("x", x, self.lane.provider.device_type)
+        checks.check_tensor("x", x, self.device)
         if out is not None:
             checks.check_output(x, out)
         if launch is not None and not isinstance(launch, Launch):
             raise InvalidArgument("launch", launch, "must be a worldline.Launch")
         request = self.request("all_reduce", x, op)
-        return request, choose(request, algorithm, launch)
+        choice = choose(request, algorithm, launch)
+        if choice.algorithm.backend == "cuda":
+            self._loader.declares(x.dtype)
+        return request, choice
+
+    def _planned(self, key: tuple[Any, ...], request: Request, choice: Choice, lane: Lane) -> Plan:
+        """Return a call's plan; collective the first time that its kernel is needed."""
+        if key in self._plans:
+            return self._plans[key][0]
+        made = self._loader.ensure(
+            choice.algorithm.variant(request, choice.launch),
+            lambda: plan(choice.algorithm, request, lane, choice.launch, self._loader.cuda),
+        )
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[key] = (made, lane)
+        return made
+
+    def _lane(self, index: int) -> Lane:
+        lanes = self.lanes
+        return lanes[whole_number("lane", index, 0, len(lanes) - 1)]
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     @contextmanager
-    def _call(self, operation: str) -> Iterator[None]:
+    def _call(self, operation: str, lane: Lane) -> Iterator[None]:
         """Run a launch: raise what the lane reports, and kill the lane if this rank leaves it."""
-        lane = self.lane
         try:
             yield
             lane.check()
@@ -229,8 +302,15 @@ class World:
             lane.abort(operation)
             raise
 
-    def barrier(self) -> None:
-        """Wait until every rank has called this.
+    def barrier(self, lane: int = 0) -> None:
+        """Wait until every rank has called this and has done what its stream held before.
+
+        Inside a CUDA graph's capture the host does not wait; the stream will.
+
+        Parameters
+        ----------
+        lane : int
+            Which of the world's lanes; equal on all ranks.
 
         Raises
         ------
@@ -241,15 +321,36 @@ class World:
         WorldClosed
             After :meth:`close`.
         """
-        eager(self._barrier)()
+        eager(self._barrier)(lane)
 
-    def _barrier(self) -> None:
-        lane = self.lane
+    def _barrier(self, index: int) -> None:
+        lane = self._lane(index)
         lane.check()
         if self.debug:
-            checks.check_match(self._rendezvous, {"collective": "barrier", "refused": None})
-        with self._call("barrier"):
-            kernel_launch.run_barrier(lane)
+            mine = {"collective": "barrier", "refused": None, "lane": index}
+            checks.check_match(self._rendezvous, mine)
+        with self._on_device():
+            made = self._loader.ensure(("barrier",), lambda: BarrierPlan(lane))
+            with self._call("barrier", lane):
+                made.run(0, 0)
+                if self.device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
+                    torch.cuda.current_stream().synchronize()
+
+    def synchronize(self) -> None:
+        """Wait for the current stream's work and raise what any lane reports.
+
+        Raises
+        ------
+        CollectiveError
+            What killed a lane: :class:`CollectiveTimeout` and its like.
+        WorldClosed
+            After :meth:`close`.
+        """
+        lanes = self.lanes
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        for lane in lanes:
+            lane.check()
 
     def explain(self, collective: str, x: torch.Tensor, op: str = "sum") -> Explanation:
         """Say what a call would run, why, what was refused, and the arena's map.
@@ -262,12 +363,12 @@ class World:
             When nothing serves the call, with each algorithm's reason.
         """
         lane = self.lane
-        checks.check_tensor("x", x, lane.provider.device_type)
+        checks.check_tensor("x", x, self.device)
         request = self.request(collective, x, op)
         return explain(request, choose(request), lane.arena.layout, self.provider)
 
     def recover(self, timeout: float | None = None) -> None:
-        """Make a world whose lane is dead usable again; collective.
+        """Make a world with a dead lane usable again; collective.
 
         With a rank gone this fails: make a new world of the survivors, with
         ``worldline.init(ranks=...)``.
@@ -282,12 +383,18 @@ class World:
         RendezvousTimeout
             Naming the ranks that did not come.
         """
-        lane = self.lane
+        lanes = self.lanes
         limit = None if timeout is None else seconds("timeout", timeout)
-        lane.recover(self._rendezvous, limit)
+        recover(lanes, self._rendezvous, limit)
 
     def close(self) -> None:
         """Give the memory back. Not collective; a second call does nothing."""
-        if self._lane is not None:
-            self._lane.close()
-            self._lane = None
+        lanes, self._lanes = self._lanes, ()
+        self._plans.clear()
+        if not lanes:
+            return
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        for lane in lanes:
+            lane.close()
+        self._loader.close()

@@ -5,6 +5,7 @@
 #pragma once
 #include "epochs.cuh"
 #include "ll.cuh"
+#include "overlap.cuh"
 #include "vectors.cuh"
 
 namespace worldline {
@@ -78,7 +79,9 @@ WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
   Words mine{0, 0};
   if (thread < items) mine = load_item<DTYPE, WIDE>(a.source, thread, a.count);
   const u32 epoch = begin_epoch(own, block_index());
-  Exchange<RANK, WORLD, 1> exchange{a, epoch, lane_alive(own)};
+  const bool entered_alive = lane_alive(own);
+  const u32 found = enter_lane(own);
+  Exchange<RANK, WORLD, 1> exchange{a, epoch, entered_alive};
   clear_before_wrap(own, epoch, thread, threads, a.half);
 
   if (thread < items) exchange.send_to_all(0, thread, mine);
@@ -92,6 +95,7 @@ WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
     store_item<DTYPE, WIDE>(a.target, item, a.count, exchange.alive ? sum : nan_words<DTYPE>());
   }
   end_epoch(own, epoch);
+  leave_lane(a.lane, own, found, entered_alive);
 }
 
 // Rank r owns items [r * share, (r + 1) * share). A block whose first item a share does not hold
@@ -106,7 +110,9 @@ WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
   const u64 share = (items + WORLD - 1) / WORLD;
   const u64 own = a.lane.base[RANK];
   const u32 epoch = begin_epoch(own, block_index());
-  Exchange<RANK, WORLD, 2> exchange{a, epoch, lane_alive(own)};
+  const bool entered_alive = lane_alive(own);
+  const u32 found = enter_lane(own);
+  Exchange<RANK, WORLD, 2> exchange{a, epoch, entered_alive};
   clear_before_wrap(own, epoch, thread, threads, a.half);
   auto holds = [&](int owner, u64 item) { return owner * share + item < items && item < share; };
   auto exchanged = [&](int owner, u64 item) {
@@ -144,6 +150,7 @@ WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
       if (owner != RANK && exchanged(owner, item)) store(owner, item, exchange.receive(owner, 1, item, first[owner]));
   }
   end_epoch(own, epoch);
+  leave_lane(a.lane, own, found, entered_alive);
 }
 
 }  // namespace worldline

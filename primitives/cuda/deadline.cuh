@@ -12,12 +12,21 @@ namespace worldline {
 struct Lane {
   u64 base[MAX_WORLD];  // every arena, as this rank sees it
   u64 limit_ns;         // the deadline of each wait
+  u64 notice;           // a word of the host's, raised by kernels that end on a dead lane
   int rank, world, operation;
 };
 
 WL_DEVICE u64* control(u64 base, int offset) { return reinterpret_cast<u64*>(base + offset); }
 
 WL_DEVICE bool lane_alive(u64 arena) { return load_u64(control(arena, DEAD)) == 0; }
+
+WL_DEVICE void give_notice(const Lane& lane) { store_u64(reinterpret_cast<u64*>(lane.notice), 1); }
+
+WL_DEVICE void kill_lane(const Lane& lane) {
+  for (int step = 0; step < lane.world; ++step)
+    store_release_u64(control(lane.base[(lane.rank + step) % lane.world], DEAD), lane.rank + 1);
+  give_notice(lane);
+}
 
 WL_COLD void report_timeout(const Lane& lane, u32 epoch, int peer, u32 slot, u32 seen) {
   const u64 own = lane.base[lane.rank];
@@ -31,8 +40,7 @@ WL_COLD void report_timeout(const Lane& lane, u32 epoch, int peer, u32 slot, u32
   store_u64(record + 5, u64((long long)(int)epoch));
   store_u64(record + 6, u64((long long)(int)seen));
   store_release_u64(record + RECORD_WORDS, 1);
-  for (int step = 0; step < lane.world; ++step)
-    store_release_u64(control(lane.base[(lane.rank + step) % lane.world], DEAD), lane.rank + 1);
+  kill_lane(lane);
 }
 
 // A wait that has polled in vain for a while: look at the clock and the dead word between polls.
@@ -48,6 +56,7 @@ struct Patience {
     store_u64(control(own, WAIT_BEAT), now);
     if (load_u64(control(own, DEAD)) != 0) {
       store_u64(control(own, GAVE_WAY), 1);
+      give_notice(lane);
       return false;
     }
     if (now - started <= lane.limit_ns) return true;

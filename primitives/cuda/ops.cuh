@@ -59,6 +59,14 @@ WL_DEVICE u64 exchange_u64(u64* p, u64 v) {
                : "memory");
   return old;
 }
+WL_DEVICE u32 exchange_u32(u32* p, u32 v) {
+  u32 old;
+  asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(p), "r"(v)
+               : "memory");
+  return old;
+}
 // The word is this block's own for the launch: a plain store, ordered by the kernel's end.
 WL_DEVICE void store_u32(u32* p, u32 v) { *p = v; }
 WL_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }

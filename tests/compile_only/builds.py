@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.compile_only import ptx, sass
 from tests.compile_only.cases import Case, cases
 from tests.compile_only.flow import Flow
-from worldline.kernels.registry import ALGORITHMS
+from worldline.kernels.registry import algorithms
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,5 +96,5 @@ def build(
 @cache
 def every_case(python_path: Path | None) -> tuple[str, list[Build]]:
     """Compile every case once a session; as :func:`build`."""
-    names = [row.name for row in ALGORITHMS if row.collective == "all_reduce"]
+    names = [row.name for row in algorithms("all_reduce", "cpu")]
     return build([(case, None) for case in cases(names)], python_path)

@@ -60,6 +60,9 @@ class CompilingProvider:
     def __init__(self) -> None:
         self.kernels: list[Any] = []
 
+    def largest_grid(self, threads: int, registers: int) -> None:
+        """Set no limit."""
+
     def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
         """Compile the kernel for these arguments."""
         self.kernels.append(kernel.warmup(*args, grid=(grid,), **constants))
@@ -69,6 +72,8 @@ class AddressOnlyArena:
     """An arena that is never read: a map, and the address of a table."""
 
     table = 1 << 40
+    bases = ()
+    notice = 0
 
     def __init__(self, layout: Any) -> None:
         self.layout = layout

@@ -28,7 +28,7 @@ def reduce_all(world: worldline.World) -> tuple[str, list[str]]:
     wrong = []
     for dtype in DTYPES:
         expected = reference.all_reduce([inputs(rank, dtype) for rank in range(world.size)])
-        for row in algorithms("all_reduce"):
+        for row in algorithms("all_reduce", "cpu"):
             found = world.all_reduce(inputs(world.rank, dtype), algorithm=row.name)
             if not same_bits(found, expected):
                 wrong.append(f"{row.name} {dtype} on rank {world.rank}")

@@ -104,6 +104,13 @@ PLANTS = {
         'tl.atomic_xchg(flag, value, sem="release", scope="sys")',
         'tl.atomic_xchg(flag, value, sem="release", scope="gpu")',
     ),
+    "a mark that every thread sets": Plant(
+        "the_lane_is_entered_once",
+        LL,
+        "primitives/memory_ops.py",
+        "@first atom.relaxed.sys.global.exch.b32",
+        "atom.relaxed.sys.global.exch.b32",
+    ),
     "an epoch that moves without a block-wide barrier": Plant(
         "epoch_moves_after_all_have_read_it",
         LL,
@@ -115,8 +122,8 @@ PLANTS = {
         "registers_suffice",
         LL,
         "kernels/launch.py",
-        "**COMPILE,\n            **algorithm.constants(layout),",
-        "**COMPILE | {'maxnreg': 24},\n            **algorithm.constants(layout),",
+        '"maxnreg": REGISTERS}',
+        '"maxnreg": 24}',
     ),
     "a sum contracted with a product": Plant(
         "sums_are_plain",

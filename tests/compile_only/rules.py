@@ -27,13 +27,22 @@ LL_STORE = opcode(r"STG\.E\.128\.STRONG\.SYS")
 WEAK_128 = opcode(r"(LDG|STG)\.E\.(ENL2\.)?(128|256)(?!.*STRONG).*")
 BLOCK_BARRIER = opcode(r"BAR\.SYNC.*")
 FENCE = opcode(r"MEMBAR\.(ALL|SC)\.SYS")
-PUBLISH = opcode(r"ATOMG\.E\.EXCH\.STRONG\.SYS")
+EXCHANGE = opcode(r"ATOMG\.E\.EXCH\.STRONG\.SYS")
 ACQUIRE = opcode(r"CCTL\.IVALL")
 WORD_LOAD = opcode(r"LDG\.E\.STRONG\.SYS")
 FLAG_POLL = opcode(r"(LDG\.E|ATOMG\.E\.ADD)\.STRONG\.SYS")
 WORD_STORE = opcode(r"STG\.E")
 DATA_LOAD = opcode(r"LDG\.E(\.64|\.U16)?")
 ITEM_STORE = opcode(r"STG\.E\.64")
+
+
+def _publish(instruction: Instruction) -> bool:
+    """Tell a flag's exchange from the busy word's: nobody asks what the flag was."""
+    return EXCHANGE(instruction) and instruction.operands.split(",")[1].strip() == "RZ"
+
+
+def _mark(instruction: Instruction) -> bool:
+    return EXCHANGE(instruction) and not _publish(instruction)
 
 
 def _clock(instruction: Instruction) -> bool:
@@ -107,10 +116,10 @@ def publish_follows_barrier_and_fence(build: Build) -> list[str]:
         return []
     flow, peers = build.sass_flow, build.case.world - 1
     barriers = 2 if build.case.algorithm != BARRIER else 1
-    early = flow.unseparated(ITEM_STORE, BLOCK_BARRIER, PUBLISH)
-    unfenced = flow.unseparated(BLOCK_BARRIER, FENCE, PUBLISH)
+    early = flow.unseparated(ITEM_STORE, BLOCK_BARRIER, _publish)
+    unfenced = flow.unseparated(BLOCK_BARRIER, FENCE, _publish)
     return [
-        *_expect("flags published", len(flow.find(PUBLISH)), barriers * peers),
+        *_expect("flags published", len(flow.find(_publish)), barriers * peers),
         *(f"no block-wide barrier before {line}" for line in early),
         *(f"no fence before {line}" for line in unfenced),
     ]
@@ -137,14 +146,22 @@ def epoch_moves_after_all_have_read_it(build: Build) -> list[str]:
     if build.case.dtype == "float32" and not build.case.wide:
         return []  # Output goes out in stores of the same width.
     flow = build.sass_flow
-    stores = EPOCH_WORDS_PER_THREAD if _is_ll(build) else 1
+    # The busy word is cleared by a store of the same width.
+    stores = 1 + (EPOCH_WORDS_PER_THREAD if _is_ll(build) else 1)
     return [
-        *_expect("stores of epochs", len(flow.find(WORD_STORE)), stores),
+        *_expect("stores of epochs and marks", len(flow.find(WORD_STORE)), stores),
         *(
             f"no block-wide barrier before {line}"
             for line in flow.unseparated(WORD_LOAD, BLOCK_BARRIER, WORD_STORE)
         ),
     ]
+
+
+def the_lane_is_entered_once(build: Build) -> list[str]:
+    """One exchange marks the block busy, on one thread: a second thread's would find its mark."""
+    marks = [build.sass_flow.code[i] for i in build.sass_flow.find(_mark)]
+    text = [str(i) for i in build.ptx_flow.code if ".exch.b32" in i.opcode and not i.guard]
+    return [*_expect("marks of a busy block", len(marks), 1), *text]
 
 
 def registers_suffice(build: Build) -> list[str]:
@@ -220,6 +237,7 @@ RULES: tuple[Callable[[Build], list[str]], ...] = (
     publish_follows_barrier_and_fence,
     data_waits_for_the_block,
     epoch_moves_after_all_have_read_it,
+    the_lane_is_entered_once,
     registers_suffice,
     sums_are_plain,
     scopes_reach_the_system,

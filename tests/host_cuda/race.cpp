@@ -36,7 +36,7 @@ int main(int, char** argv) {
   const u64 limit_ns = std::strtoull(argv[5], nullptr, 0) * 1'000'000;
   std::vector<std::vector<u64>> arenas(WL_WORLD, std::vector<u64>((LL + 2 * HALF_BYTES) / 8 + 2));
   std::vector<std::vector<float>> in(WL_WORLD), out(WL_WORLD);
-  std::vector<u64> base(WL_WORLD);
+  std::vector<u64> base(WL_WORLD), notice(WL_WORLD);
   for (int r = 0; r < WL_WORLD; ++r) {
     base[r] = (u64(arenas[r].data()) + 15) / 16 * 16;
     for (u32 b = 0; b < u32(MAX_BLOCKS); ++b) *epoch_word(base[r], b) = epoch;
@@ -59,6 +59,7 @@ int main(int, char** argv) {
           AllReduce a{};
           for (int p = 0; p < WL_WORLD; ++p) a.lane.base[p] = base[p];
           a.lane.limit_ns = limit_ns;
+          a.lane.notice = u64(&notice[r]);
           a.lane.rank = r;
           a.lane.world = WL_WORLD;
           a.source = in[r].data() + size_t(round) * count;

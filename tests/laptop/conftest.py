@@ -1,5 +1,6 @@
-"""The oldest Triton that Worldline supports, beside the installed one, for the tests that ask."""
+"""What the laptop's tests share: ranks on the CPU, the oldest Triton beside the installed one."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from tests.compile_only.older import INSTALLED_IS_OLDEST, OLDEST
 from tests.conftest import absent
 from tools.triton_env import TritonUnavailable, ensure
+
+# Also where there is a GPU: its tests are in tests/gpu.
+os.environ["WORLDLINE_PROVIDER"] = "host"
 
 
 @pytest.fixture(scope="session")

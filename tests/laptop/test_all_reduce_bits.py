@@ -20,8 +20,9 @@ from tests.laptop.all_reduce_cases import (
 )
 from worldline.kernels import reference
 from worldline.kernels.registry import algorithms
+from worldline.primitives.layout import MINIMUM
 
-NAMES = tuple(row.name for row in algorithms("all_reduce"))
+NAMES = tuple(row.name for row in algorithms("all_reduce", "cpu"))
 
 
 def check_matrix(world: Any, counts: tuple[int, ...], offsets: tuple[int, ...]) -> list[str]:
@@ -154,7 +155,7 @@ def check_chunks(world: Any) -> list[str]:
 
 
 def test_larger_than_the_arena() -> None:
-    for faults in worldline.spawn(check_chunks, 3, arena_bytes=106496):
+    for faults in worldline.spawn(check_chunks, 3, arena_bytes=MINIMUM):
         assert faults == []
 
 

@@ -16,7 +16,7 @@ from worldline.kernels.registry import Launch, algorithms
 from worldline.primitives import layout
 
 FLAG_WORDS = layout.MAX_BLOCKS * layout.MAX_WORLD
-NAMES = tuple(row.name for row in algorithms("all_reduce"))
+NAMES = tuple(row.name for row in algorithms("all_reduce", "cpu"))
 
 
 def check_interleaving(world: Any, calls: int, epoch: int, seed: int) -> list[str]:

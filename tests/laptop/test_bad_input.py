@@ -102,7 +102,7 @@ def test_debug_mode_names_what_differs() -> None:
         assert "rank 0: 9, rank 1: 8" in count
         assert "rank 0: float32, rank 1: float16" in dtype
         assert "rank 0: ll_one_shot, rank 1: ll_two_shot" in algorithm
-        assert "rank 0: [1, 16], rank 1: [2, 16]" in launch
+        assert "rank 0: [1, 16, 1], rank 1: [2, 16, 1]" in launch
         assert after == "2.0"
 
 

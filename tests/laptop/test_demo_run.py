@@ -61,7 +61,7 @@ def test_two_ranks_agree_with_each_other_and_with_the_unsplit_model(result: Resu
 def test_every_algorithm_has_a_row_for_every_input(result: Result) -> None:
     from worldline.kernels.registry import algorithms
 
-    names = [algorithm.name for algorithm in algorithms("all_reduce")]
+    names = [algorithm.name for algorithm in algorithms("all_reduce", "cpu")]
     rows = [(row.activation, row.dtype, row.algorithm) for row in result.rows]
     assert rows == [(a, d, n) for a in ACTIVATIONS for d in DTYPES for n in names]
     assert all((row.seconds is None) == (row.reason is not None) for row in result.rows)

@@ -32,11 +32,15 @@ class FakeArena:
         self.words[rank, layout.GAVE_WAY] = 1
         return self
 
-    def dead(self, reporter: int) -> FakeArena:
+    def killed(self, reporter: int) -> FakeArena:
         """Set every rank's dead word."""
         for rank in range(8):
             self.words[rank, layout.DEAD] = reporter + 1
         return self
+
+    def dead(self) -> bool:
+        """Say whether the lane is dead, as an arena does."""
+        return (0, layout.DEAD) in self.words
 
     def read(self, rank: int, offset: int, words: int) -> list[int]:
         """Read as an arena does."""
@@ -58,40 +62,40 @@ def test_a_live_lane_raises_nothing() -> None:
 
 
 def test_a_silent_peer_is_the_suspect() -> None:
-    error = suspect(FakeArena().timed_out(0, 3).dead(0))
+    error = suspect(FakeArena().timed_out(0, 3).killed(0))
     assert (error.peer, error.reporter, error.operation) == (3, 0, "all_reduce")
     assert (error.epoch, error.slot, error.expected, error.seen) == (9, 5, 9, 7)
 
 
 def test_every_rank_names_the_same_suspect() -> None:
-    arena = FakeArena().timed_out(2, 3).dead(2)
+    arena = FakeArena().timed_out(2, 3).killed(2)
     assert {suspect(arena, rank).peer for rank in range(8)} == {3}
 
 
 def test_a_peer_that_gave_way_points_further() -> None:
-    assert suspect(FakeArena().timed_out(0, 1).gave_way(1, 2).dead(0)).peer == 2
+    assert suspect(FakeArena().timed_out(0, 1).gave_way(1, 2).killed(0)).peer == 2
 
 
 def test_a_peer_with_a_record_of_its_own_points_further() -> None:
-    assert suspect(FakeArena().timed_out(0, 1).timed_out(1, 4).dead(1)).peer == 4
+    assert suspect(FakeArena().timed_out(0, 1).timed_out(1, 4).killed(1)).peer == 4
 
 
 def test_a_peer_that_still_waits_points_further() -> None:
-    assert suspect(FakeArena({1: 5}).timed_out(0, 1).dead(0)).peer == 5
+    assert suspect(FakeArena({1: 5}).timed_out(0, 1).killed(0)).peer == 5
 
 
 def test_a_record_that_is_not_whole_yet_is_not_read() -> None:
-    arena = FakeArena().timed_out(2, 1).dead(2)
+    arena = FakeArena().timed_out(2, 1).killed(2)
     arena.words[1, layout.RECORD_LOCK] = 1
     assert suspect(arena).peer == 1
 
 
 def test_a_stale_mark_of_waiting_does_not() -> None:
-    arena = FakeArena().timed_out(0, 1).dead(0)
+    arena = FakeArena().timed_out(0, 1).killed(0)
     arena.words[1, layout.WAIT_PEER] = 2 + 1
     arena.words[1, layout.WAIT_BEAT] = 77
     assert suspect(arena).peer == 1
 
 
 def test_a_circle_blames_the_reporters_own_peer() -> None:
-    assert suspect(FakeArena().timed_out(0, 1).gave_way(1, 0).dead(0)).peer == 1
+    assert suspect(FakeArena().timed_out(0, 1).gave_way(1, 0).killed(0)).peer == 1

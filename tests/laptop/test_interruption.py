@@ -18,7 +18,7 @@ import worldline
 from worldline.kernels.registry import algorithms
 from worldline.primitives import memory_host
 
-NAMES = tuple(row.name for row in algorithms("all_reduce"))
+NAMES = tuple(row.name for row in algorithms("all_reduce", "cpu"))
 
 
 class Alarm(Exception):

@@ -82,6 +82,9 @@ class _Lane:
     def provider(self) -> _Lane:
         return self
 
+    def largest_grid(self, threads: int, registers: int) -> None:
+        return None
+
     def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
         name = kernel.fn.__name__
         self.stream.append(Kernel(name, grid, launcher(kernel, args, constants)))
@@ -108,7 +111,9 @@ class Simulation:
         self._by_rank = self._arenas.reshape(scenario.world, self._stride)
         self._fill_arenas()
         start = self._arenas.ctypes.data
-        self._bases = np.arange(scenario.world, dtype=np.int64) * self._stride + start
+        # Behind the bases the address of the notice: any word of a page that the simulation leaves.
+        self._table = np.arange(scenario.world + 1, dtype=np.int64) * self._stride + start
+        self._table[-1] = start + places.NOTICE
         self._data = torch.Generator().manual_seed(self.rng.getrandbits(32))
         self._tensors: list[torch.Tensor] = []
         self.steps = 0
@@ -131,7 +136,7 @@ class Simulation:
             For a hang, a wrong result, a race inside a block or epochs out of step.
         """
         lanes = [
-            _Lane(rank, self.scenario.world, self._layout, self._bases.ctypes.data)
+            _Lane(rank, self.scenario.world, self._layout, self._table.ctypes.data)
             for rank in range(self.scenario.world)
         ]
         checks = [self._record(lanes, call) for call in self.scenario.calls]

@@ -185,7 +185,7 @@ def _try_all(
     x = partial.to(DTYPES[dtype])
     request = world.request("all_reduce", x)
     trials = []
-    for algorithm in algorithms("all_reduce"):
+    for algorithm in algorithms("all_reduce", x.device.type):
         facts: dict[str, Any] = {
             "activation": activation,
             "dtype": dtype,
@@ -200,8 +200,7 @@ def _try_all(
                 world.barrier()
                 start = time.perf_counter()
                 total = world.all_reduce(x, algorithm=algorithm.name)
-                if total.is_cuda:
-                    torch.cuda.synchronize()
+                world.synchronize()
                 took = time.perf_counter() - start
                 digests.append(digest(total))
                 if call:
@@ -218,8 +217,9 @@ def digest(x: Tensor) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def steps(layers: int) -> int:
+def steps(layers: int, device_type: str) -> int:
     """Count the steps that rank 0 reports for an encoder of so many layers."""
     from worldline.kernels.registry import algorithms
 
-    return 2 * layers + len(ACTIVATIONS) * len(DTYPES) * len(algorithms("all_reduce"))
+    rows = algorithms("all_reduce", device_type)
+    return 2 * layers + len(ACTIVATIONS) * len(DTYPES) * len(rows)

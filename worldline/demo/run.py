@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from worldline import InvalidArgument
 from worldline.primitives.layout import MAX_WORLD
+from worldline.primitives.memory import PROVIDERS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,11 +37,14 @@ class DemoOptions:
         What to embed; None for the built-in ones.
     repeats : int
         Timed calls of each algorithm on each input.
+    provider : str, optional
+        Where symmetric memory comes from; by default what this machine has.
     """
 
     ranks: int = 4
     sentences: tuple[str, ...] | None = None
     repeats: int = 3
+    provider: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.ranks <= MAX_WORLD:
@@ -69,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repeats", type=int, default=3, help="timed calls of each algorithm (default: 3)"
+    )
+    parser.add_argument(
+        "--provider", choices=PROVIDERS, help="default: GPUs where there are some, else host"
     )
     parser.add_argument(
         "--export",
@@ -103,7 +110,7 @@ def main(args: argparse.Namespace) -> int:
     from worldline.demo.source import find_model, seeded_model
 
     sentences = read_sentences(args.sentences) if args.sentences else None
-    options = DemoOptions(args.ranks, sentences, args.repeats)
+    options = DemoOptions(args.ranks, sentences, args.repeats, args.provider)
     model = seeded_model("asked for by --random") if args.random else find_model(args.model)
     console = Console(quiet=args.json)
     if args.export:
@@ -158,6 +165,7 @@ def run(model: Model, options: DemoOptions, progress: Console | None = None) -> 
     from worldline.demo.sentences import SENTENCES
     from worldline.progress import file_progress
     from worldline.screen import counted
+    from worldline.startup import default_provider
 
     sentences = options.sentences or SENTENCES
     tokens = _tokenise(model, sentences)
@@ -165,9 +173,11 @@ def run(model: Model, options: DemoOptions, progress: Console | None = None) -> 
     with model.weights.open() as weights:
         unsplit = Encoder(weights, config)(tokens)
     title = f"{counted(options.ranks, 'rank')} at work"
-    with file_progress(title, steps(config.layers), progress or Console(quiet=True)) as path:
+    provider = options.provider or default_provider(options.ranks)
+    count = steps(config.layers, PROVIDERS[provider]().device_type)
+    with file_progress(title, count, progress or Console(quiet=True)) as path:
         job = Job(model.weights, tokens, options.repeats, path)
-        reports = worldline.spawn(run_rank, ranks=options.ranks, args=(job,))
+        reports = worldline.spawn(run_rank, options.ranks, (job,), provider=provider)
     return judge(model, sentences, unsplit, reports)
 
 

@@ -1,0 +1,209 @@
+"""CUDA kernels of one rank: compiled and loaded for a world, launched from prepared arguments."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
+from worldline.primitives import cuda_driver, layout, nvrtc
+from worldline.primitives.cuda_driver import call
+from worldline.primitives.errors import ProviderError
+from worldline.primitives.lane import Lane
+from worldline.primitives.layout import ITEM
+
+SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce_ll.cu"
+ENTRIES = ("one_shot", "two_shot")
+REGISTERS = 128
+"""Registers of a thread that no kernel may pass: blocks that must be resident together are counted
+by it, alike on all ranks."""
+
+
+class _Lane(ctypes.Structure):
+    """``struct Lane`` of deadline.cuh."""
+
+    _fields_ = (
+        ("base", ctypes.c_uint64 * layout.MAX_WORLD),
+        ("limit_ns", ctypes.c_uint64),
+        ("notice", ctypes.c_uint64),
+        ("rank", ctypes.c_int),
+        ("world", ctypes.c_int),
+        ("operation", ctypes.c_int),
+    )
+
+
+class AllReduce(ctypes.Structure):
+    """``struct AllReduce`` of all_reduce_ll.cuh."""
+
+    _fields_ = (
+        ("lane", _Lane),
+        ("source", ctypes.c_uint64),
+        ("target", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("half", ctypes.c_uint64),
+        ("launch_point", ctypes.c_uint32),
+    )
+
+
+class CudaKernels:
+    """The CUDA kernels of one rank of a world, on one device.
+
+    Parameters
+    ----------
+    rank, size : int
+        The rank and the number of ranks: constants of the kernels.
+    device : torch.device
+        Where they are loaded.
+    dtypes : sequence of torch.dtype
+        The dtypes that the world declares.
+
+    Raises
+    ------
+    ProviderError
+        When the compiler is missing or refuses, or a kernel does not fit.
+    """
+
+    def __init__(
+        self, rank: int, size: int, device: torch.device, dtypes: Sequence[torch.dtype]
+    ) -> None:
+        major, minor = torch.cuda.get_device_capability(device)
+        self.device = device
+        self.dependent_launch = major >= 9
+        self._module: Any = None
+        self._functions: dict[tuple[str, int, bool], Any] = {}
+        names = {
+            (entry, DTYPES[dtype], wide): f"{entry}<{DTYPES[dtype]}, {str(wide).lower()}>"
+            for entry in ENTRIES
+            for dtype in dtypes
+            for wide in (False, True)
+        }
+        macros = (f"WL_WORLD={size}", f"WL_RANK={rank}")
+        cubin = nvrtc.compile_cubin(SOURCE, f"sm_{major}{minor}", macros, tuple(names.values()))
+        self._module = call(cuda_driver.driver.cuModuleLoadData, cubin.code)
+        for key, name in names.items():
+            symbol = cubin.names[name].encode()
+            function = call(cuda_driver.driver.cuModuleGetFunction, self._module, symbol)
+            _check_fits(name, function)
+            self._functions[key] = function
+
+    def has(self, dtype: torch.dtype) -> bool:
+        """Say whether a dtype was declared."""
+        return (ENTRIES[0], DTYPES[dtype], True) in self._functions
+
+    def function(self, entry: str, dtype: torch.dtype, wide: bool) -> Any:
+        """Return a loaded kernel."""
+        return self._functions[entry, DTYPES[dtype], wide]
+
+    def close(self) -> None:
+        """Unload; a second call does nothing. No kernel of them may still be running."""
+        if self._module is not None:
+            call(cuda_driver.driver.cuModuleUnload, self._module)
+            self._module = None
+            self._functions.clear()
+
+
+def _check_fits(name: str, function: Any) -> None:
+    driver = cuda_driver.driver
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
+    registers = call(driver.cuFuncGetAttribute, attribute, function)
+    if registers > REGISTERS:
+        raise ProviderError(f"{name} takes {registers} registers, more than {REGISTERS}")
+    offset, size = driver.cuFuncGetParamInfo(function, 0)[1:]
+    if (offset, size) != (0, ctypes.sizeof(AllReduce)):
+        raise ProviderError(f"{name} takes {size} bytes of arguments, not AllReduce's")
+
+
+class CudaPlan:
+    """A plan whose kernel is CUDA's: launches that lack only two addresses and a stream."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        request: Request,
+        lane: Lane,
+        cut: list[tuple[int, int, int]],
+        shape: Launch,
+        cuda: CudaKernels,
+    ) -> None:
+        self._device = cuda.device
+        self._launches = []
+        most = lane.provider.largest_grid(shape.block, REGISTERS) or shape.grid
+        for start, count, blocks in cut:
+            arguments = _arguments(request, lane, count, shape)
+            parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+            functions = [
+                cuda.function(algorithm.kernel, request.dtype, wide)
+                for wide in (False, count % request.per_slot == 0)
+            ]
+            self._launches.append(
+                (
+                    start * request.dtype.itemsize,
+                    arguments,
+                    parameters,
+                    ctypes.addressof(parameters),
+                    functions,
+                    _config(min(blocks, most), shape.block, cuda.dependent_launch),
+                )
+            )
+        self._context = call(cuda_driver.driver.cuCtxGetCurrent)
+        self._stream = -1
+
+    def load(self) -> None:
+        """Do nothing: CUDA kernels are loaded with their world."""
+
+    def run(self, source: int, target: int) -> None:
+        """Launch on the current stream."""
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        if stream != self._stream:
+            for *_, config in self._launches:
+                config.hStream = cuda_driver.driver.CUstream(stream)
+            self._stream = stream
+        for offset, arguments, _, parameters, functions, config in self._launches:
+            read, write = source + offset, target + offset
+            arguments.source, arguments.target = read, write
+            function = functions[(read | write) % ITEM == 0]
+            (status,) = cuda_driver.driver.cuLaunchKernelEx(config, function, parameters, 0)
+            if status:
+                self._launch_in_context(config, function, parameters)
+
+    def _launch_in_context(self, config: Any, function: Any, parameters: int) -> None:
+        """Launch again with the device's context current, which this thread had not yet."""
+        driver = cuda_driver.driver
+        call(driver.cuCtxPushCurrent, self._context)
+        try:
+            call(driver.cuLaunchKernelEx, config, function, parameters, 0)
+        finally:
+            call(driver.cuCtxPopCurrent)
+
+
+def _arguments(request: Request, lane: Lane, count: int, shape: Launch) -> AllReduce:
+    arguments = AllReduce()
+    for peer, base in enumerate(lane.arena.bases):
+        arguments.lane.base[peer] = base
+    arguments.lane.limit_ns, arguments.lane.notice = lane.limit_ns, lane.arena.notice
+    arguments.lane.rank, arguments.lane.world = lane.rank, lane.size
+    arguments.lane.operation = layout.OPERATIONS.index(request.collective)
+    arguments.count, arguments.half = count, lane.arena.layout.half
+    arguments.launch_point = shape.launch_point
+    return arguments
+
+
+def _config(blocks: int, threads: int, dependent: bool) -> Any:
+    driver = cuda_driver.driver
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.blockDimX = blocks, threads
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1
+    config.sharedMemBytes = 0
+    if dependent:
+        ids = driver.CUlaunchAttributeID
+        attribute, value = driver.CUlaunchAttribute(), driver.CUlaunchAttributeValue()
+        attribute.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        value.programmaticStreamSerializationAllowed = 1
+        attribute.value = value
+        config.attrs = [attribute]
+    config.numAttrs = int(dependent)
+    return config

@@ -1,0 +1,104 @@
+"""Kernels are loaded before they are waited for.
+
+Loading a module can wait for kernels that run, and those may wait for a peer that is loading: so a
+kernel is loaded at ``init``, or behind a meeting of all ranks with their lanes drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from worldline.kernels.launch import Plan
+from worldline.kernels.registry import dtype_name
+from worldline.primitives.bootstrap import Rendezvous
+from worldline.primitives.errors import ProviderError, UnsupportedError
+from worldline.primitives.lane import Lane
+
+if TYPE_CHECKING:
+    from worldline.kernels.cuda_launch import CudaKernels
+
+
+class Loader:
+    """What one rank of a world has loaded on its GPU; on the CPU nothing needs to be.
+
+    Parameters
+    ----------
+    rendezvous : Rendezvous
+        The ranks' meeting place.
+    lanes : sequence of Lane
+        The world's lanes.
+    dtypes : sequence of torch.dtype
+        What the world declares; equal on all ranks.
+    """
+
+    def __init__(
+        self, rendezvous: Rendezvous, lanes: Sequence[Lane], dtypes: Sequence[torch.dtype]
+    ) -> None:
+        self._rendezvous, self._lanes = rendezvous, lanes
+        self._loaded: set[tuple[Any, ...]] = set()
+        self.cuda: CudaKernels | None = None
+        if lanes[0].provider.device_type == "cuda":
+            self._together("init", lambda: self._load_declared(dtypes))
+
+    def _load_declared(self, dtypes: Sequence[torch.dtype]) -> None:
+        from worldline.kernels.cuda_launch import CudaKernels
+
+        lane = self._lanes[0]
+        self.cuda = CudaKernels(lane.rank, lane.size, lane.provider.device(), dtypes)
+
+    def ensure(self, variant: tuple[Any, ...] | None, make: Callable[[], Plan]) -> Plan:
+        """Make a plan whose kernels are loaded; collective where they are not yet.
+
+        Raises
+        ------
+        UnsupportedError
+            When they are not and the current stream is being captured.
+        """
+        if self.cuda is None or variant is None or variant in self._loaded:
+            return make()
+        if torch.cuda.is_current_stream_capturing():
+            names = " ".join(str(part) for part in variant)
+            raise UnsupportedError(
+                f"the kernels of {names} are not loaded, and loading is no part of a CUDA graph: "
+                f"make the same call once before the capture"
+            )
+        made = make()
+        for lane in self._lanes:
+            lane.arena.drain()
+        self._rendezvous.meet("load")
+        self._together("loaded", made.load)
+        self._loaded.add(variant)
+        return made
+
+    def declares(self, dtype: torch.dtype) -> None:
+        """Refuse a dtype that the world did not declare.
+
+        Raises
+        ------
+        UnsupportedError
+            Naming the dtype and the remedy.
+        """
+        if self.cuda is not None and not self.cuda.has(dtype):
+            raise UnsupportedError(
+                f"{dtype_name(dtype)} is not among the dtypes that this world declares; pass "
+                f"dtypes=[..., torch.{dtype_name(dtype)}] to worldline.init()"
+            )
+
+    def _together(self, what: str, load: Callable[[], None]) -> None:
+        """Load on all ranks, or fail on all of them."""
+        problem = ""
+        try:
+            load()
+        except ProviderError as error:
+            problem = f"rank {self._rendezvous.rank}: {error}"
+        for fault in self._rendezvous.gather(what, problem):
+            if fault:
+                raise ProviderError(fault)
+
+    def close(self) -> None:
+        """Unload."""
+        if self.cuda is not None:
+            self.cuda.close()

@@ -1,0 +1,29 @@
+// Two operations of one lane must not run at once: the busy words; twin of overlap.py.
+#pragma once
+#include "deadline.cuh"
+
+namespace worldline {
+
+WL_DEVICE u32* busy_word(u64 arena) { return reinterpret_cast<u32*>(arena + BUSY) + block_index(); }
+
+// Mark the block busy. Returns 1, on one thread, if an operation is running there; nobody needs to
+// know before leave_lane, so nothing waits for the exchange.
+WL_DEVICE u32 enter_lane(u64 arena) {
+  return thread_index() == 0 ? exchange_u32(busy_word(arena), 1) : 0;
+}
+
+WL_COLD void report_overlap(const Lane& lane) {
+  store_u64(control(lane.base[lane.rank], OVERLAPPED), lane.operation + 1);
+  kill_lane(lane);
+}
+
+// Clear the mark, once the block is done; kill the lane if another operation's was found, and tell
+// the host if the lane was dead at entry (a wait that failed has told it already).
+WL_DEVICE void leave_lane(const Lane& lane, u64 arena, u32 found, bool entered_alive) {
+  if (thread_index() != 0) return;
+  store_u32(busy_word(arena), 0);
+  if (found) report_overlap(lane);
+  if (!entered_alive && block_index() == 0) give_notice(lane);
+}
+
+}  // namespace worldline

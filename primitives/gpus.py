@@ -1,0 +1,112 @@
+"""The GPUs of a world: what each rank has, and which sets of them can share memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from worldline.primitives.errors import ProviderError
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One rank's GPU.
+
+    Parameters
+    ----------
+    machine : str
+        Host name and boot id.
+    name : str
+        The driver's name of it.
+    uuid : str
+        Its identity, also where processes number their GPUs differently.
+    capability : str
+        Compute capability, such as ``"9.0"``.
+    pid : int
+        The rank's process.
+    """
+
+    machine: str
+    name: str
+    uuid: str
+    capability: str
+    pid: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+    @property
+    def sliced(self) -> bool:
+        """Whether it is a slice of a GPU (MIG) rather than a whole one."""
+        return "MIG" in self.name.split() or self.uuid.startswith("MIG")
+
+
+def own_gpu(device: torch.device) -> Gpu:
+    """Describe this process's GPU."""
+    properties = torch.cuda.get_device_properties(device)
+    return Gpu(
+        machine(),
+        properties.name,
+        str(properties.uuid),
+        f"{properties.major}.{properties.minor}",
+        os.getpid(),
+    )
+
+
+def machine() -> str:
+    """Name the running machine: host name and boot id, the latter shared by its containers."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{os.uname().nodename} {file.read().strip()}"
+
+
+def check_one_machine(machines: list[str], provider: str) -> None:
+    """Refuse ranks of several machines.
+
+    Raises
+    ------
+    ProviderError
+        Naming two ranks and their machines.
+    """
+    for rank, other in enumerate(machines):
+        if other.split()[-1] != machines[0].split()[-1]:
+            raise ProviderError(
+                f"the {provider} provider joins ranks of one machine; rank 0 is on "
+                f"{machines[0].split()[0]}, rank {rank} on {other.split()[0]}"
+            )
+
+
+def check_gpus(gpus: list[Gpu]) -> None:
+    """Refuse GPUs that cannot make one world with a process each.
+
+    Raises
+    ------
+    ProviderError
+        Naming the ranks, what they have and the remedy.
+    """
+    check_one_machine([gpu.machine for gpu in gpus], "torch")
+    owner: dict[str, int] = {}
+    for rank, gpu in enumerate(gpus):
+        if gpu.sliced and len(gpus) > 1:
+            raise ProviderError(
+                f"rank {rank} has {gpu.name}, a slice of a GPU: slices (MIG) cannot reach each "
+                f"other's memory; use whole GPUs (nvidia-smi -mig 0), or several ranks of one "
+                f"process on a slice (provider='loopback')"
+            )
+        if gpu.uuid in owner:
+            raise ProviderError(
+                f"ranks {owner[gpu.uuid]} and {rank} have the same GPU, {gpu.name}; call "
+                f"torch.cuda.set_device(local_rank) before worldline.init(), or start no more "
+                f"processes than there are GPUs"
+            )
+        owner[gpu.uuid] = rank
+        first = gpus[0]
+        if (gpu.name, gpu.capability) != (first.name, first.capability):
+            raise ProviderError(
+                f"rank 0 has {first.name} ({first.capability}), rank {rank} {gpu.name} "
+                f"({gpu.capability}): GPUs of one world must be of one kind, since kernels and "
+                f"tables are chosen for it; leave the others out with CUDA_VISIBLE_DEVICES"
+            )

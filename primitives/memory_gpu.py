@@ -1,0 +1,150 @@
+"""What the GPU's providers share: an arena in device memory, and Triton kernels compiled for it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from worldline.primitives import cuda_driver
+from worldline.primitives.errors import ProviderError
+from worldline.primitives.interpreter import interpreting
+from worldline.primitives.layout import ArenaLayout
+
+ARENA_BYTES = 64 << 20
+
+
+class DeviceArena:
+    """One rank's view of arenas in device memory; see :class:`worldline.primitives.memory.Arena`.
+
+    Parameters
+    ----------
+    device : torch.device
+        The rank's GPU; its context is current on this thread.
+    rank : int
+        The rank.
+    bases : sequence of int
+        Base of every arena, as this rank's kernels see it.
+    layout : ArenaLayout
+        The map.
+    owners : sequence of object
+        What keeps the memory.
+    whole_device : bool
+        Whether everything that runs on the GPU is this rank's: then draining waits for all of it,
+        else for the current stream.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        rank: int,
+        bases: list[int],
+        layout: ArenaLayout,
+        owners: list[Any],
+        whole_device: bool,
+    ) -> None:
+        self.layout, self.bases = layout, tuple(bases)
+        self._device, self._rank, self._whole_device = device, rank, whole_device
+        self._owners: list[Any] | None = owners
+        self._context = cuda_driver.Context()
+        # The host's own memory, which kernels reach over the bus: reading it stops nothing.
+        self._notice = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+        self.notice = self._notice.data_ptr()
+        self._noticed = ctypes.c_int64.from_address(self.notice)
+        self._table = torch.tensor([*bases, self.notice], dtype=torch.int64, device=device)
+        self.table = self._table.data_ptr()
+        torch.cuda.current_stream(device).synchronize()
+
+    def dead(self) -> bool:
+        """Say whether a kernel has given notice that the lane is dead."""
+        return self._noticed.value != 0
+
+    def drain(self) -> None:
+        """Wait for this rank's kernels."""
+        if self._whole_device:
+            torch.cuda.synchronize(self._device)
+        else:
+            torch.cuda.current_stream(self._device).synchronize()
+
+    def read(self, rank: int, offset: int, words: int) -> list[int]:
+        """Read int64 words of a rank's arena."""
+        return self._context.read(self.bases[rank] + offset, words)
+
+    def write(self, rank: int, offset: int, words: list[int]) -> None:
+        """Write int64 words of a rank's arena, in order."""
+        self._context.write(self.bases[rank] + offset, words)
+
+    def fill_words(self, offset: int, value: int, words: int) -> None:
+        """Set int32 words of the own arena."""
+        self._context.fill(self.bases[self._rank] + offset, value, words)
+
+    def clear(self) -> None:
+        """Zero the own arena."""
+        self._context.fill(self.bases[self._rank], 0, self.layout.size // 4)
+        self._noticed.value = 0
+
+    def close(self) -> None:
+        """Give the memory back, once this rank's kernels have ended; a second call does nothing."""
+        if self._owners is not None:
+            self.drain()
+            self._context.close()
+            self._owners = None
+            del self._table
+
+
+class GpuProvider:
+    """Symmetric memory on GPUs; what depends on how ranks are laid out is for subclasses."""
+
+    name = "gpu"
+    device_type = "cuda"
+
+    def device(self) -> torch.device:
+        """Return the current CUDA device."""
+        return torch.device("cuda", torch.cuda.current_device())
+
+    def default_bytes(self, world_size: int) -> int:
+        """Return 64 MiB."""
+        return ARENA_BYTES
+
+    def unavailable(self) -> str | None:
+        """Say why this machine cannot use it, or None."""
+        if torch.version.cuda is None:
+            return "this torch is built without CUDA; install a CUDA build of torch"
+        if not torch.cuda.is_available():
+            return (
+                "torch sees no CUDA device; check nvidia-smi, the container's --gpus and "
+                "CUDA_VISIBLE_DEVICES"
+            )
+        if cuda_driver.MISSING is not None:
+            return f"{cuda_driver.MISSING}; pip install 'cuda-bindings>=13,<14'"
+        return None
+
+    def prepare(self) -> None:
+        """Check that Triton compiles in this process, and make the context.
+
+        Raises
+        ------
+        ProviderError
+            When Triton interprets here.
+        """
+        if interpreting():
+            raise ProviderError(
+                f"provider {self.name}: TRITON_INTERPRET is set, by you or by an earlier world of "
+                "the host provider in this process; unset it, or use another process"
+            )
+        torch.cuda.synchronize()
+
+    def largest_grid(self, threads: int, registers: int) -> int | None:
+        """Return None: blocks wait for their like on other GPUs, in the same order everywhere."""
+        return None
+
+    def load(self, kernel: Any, args: tuple[Any, ...], **constants: Any) -> None:
+        """Compile a Triton kernel and load it on the current device."""
+        compiled = kernel.warmup(*args, grid=(1,), **constants)
+        # Asking for the launcher is what loads the module.
+        assert compiled.run is not None
+
+    def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
+        """Launch a Triton kernel on the current stream."""
+        kernel[(grid,)](*args, **constants)

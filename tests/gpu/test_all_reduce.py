@@ -1,0 +1,121 @@
+"""All-reduce on GPUs: the reference's bits, for every algorithm, dtype, count and alignment."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+import torch
+
+import worldline
+from tests.gpu.places import places
+from worldline import Launch, World
+from worldline.kernels import reference
+from worldline.kernels.registry import DTYPES, algorithms
+
+NAMES = tuple(row.name for row in algorithms("all_reduce"))
+WRAP = -5
+
+
+def wide_range(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return a rank's input: magnitudes over many octaves, so that order and rounding show."""
+    generator = torch.Generator().manual_seed(100 * rank + count)
+    x = torch.randn(count, generator=generator)
+    return (x * 2.0 ** torch.randint(-8, 9, (count,), generator=generator)).to(dtype)
+
+
+def every_pattern(rank: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return all bit patterns of a 16-bit dtype, shifted by rank so that all kinds meet."""
+    return torch.arange(-(2**15), 2**15).to(torch.int16).roll(12345 * rank).view(dtype)
+
+
+def differs(found: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
+    """Say whether a result's bits are not the reference's."""
+    # On one GPU the ranks' copies share a queue: none may be in it that waits for a kernel.
+    torch.cuda.current_stream().synchronize()
+    expected = reference.all_reduce(inputs)
+    return not torch.equal(reference.bits(found.cpu()), reference.bits(expected))
+
+
+def check_points(world: World) -> list[str]:
+    """Run every algorithm on many counts and alignments; return what was wrong."""
+    wrong = []
+    for name, dtype in itertools.product(NAMES, DTYPES):
+        for count, offset in itertools.product((0, 1, 7, 64, 1000, 20001), (0, 1)):
+            inputs = [wide_range(rank, count, dtype) for rank in range(world.size)]
+            room = torch.empty(count + offset, dtype=dtype, device=world.device)
+            mine = room[offset:].copy_(inputs[world.rank])
+            if differs(world.all_reduce(mine, algorithm=name), inputs):
+                wrong.append(f"{name} {dtype} {count} +{offset}")
+            if differs(world.all_reduce(mine, out=mine, algorithm=name), inputs):
+                wrong.append(f"{name} {dtype} {count} +{offset} in place")
+    for name, dtype in itertools.product(NAMES, (torch.float16, torch.bfloat16)):
+        inputs = [every_pattern(rank, dtype) for rank in range(world.size)]
+        if differs(world.all_reduce(inputs[world.rank].to(world.device), algorithm=name), inputs):
+            wrong.append(f"{name} {dtype} every pattern")
+    world.synchronize()
+    return wrong
+
+
+def check_interleaving(world: World, calls: int, wrap: bool) -> list[str]:
+    """Mix sizes, algorithms, launches and delays, eager and in graphs; return what was wrong."""
+    if wrap:
+        world.lane.set_epoch(WRAP)
+        world.barrier()
+    rng, delays = random.Random(calls), random.Random(world.rank)
+    points = []
+    for _ in range(24):
+        name, dtype = rng.choice(NAMES), rng.choice(list(DTYPES))
+        shape = Launch(rng.choice((128, 256)), rng.choice((1, 3, 17, 512)), rng.choice((0, 1)))
+        count = rng.choice((1, 5, 513, 4096, 33333, 300000))
+        inputs = [wide_range(rank, count, dtype) for rank in range(world.size)]
+        mine = inputs[world.rank].to(world.device)
+        world.all_reduce(mine, algorithm=name, launch=shape)
+        points.append((name, shape, inputs, mine))
+    world.synchronize()
+    graphs: dict[int, tuple[torch.cuda.CUDAGraph, torch.Tensor]] = {}
+    wrong = []
+    for call in range(calls):
+        index = rng.randrange(len(points))
+        name, shape, inputs, mine = points[index]
+        if delays.random() < 0.1:
+            torch.cuda._sleep(delays.randrange(400_000))
+        if rng.random() < 0.5:
+            if index not in graphs and rng.random() < 0.3:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                    kept = world.all_reduce(mine, algorithm=name, launch=shape)
+                graphs[index] = (graph, kept)
+            if index in graphs:
+                graph, kept = graphs[index]
+                kept.zero_()
+                graph.replay()
+                if differs(kept, inputs):
+                    wrong.append(f"call {call}: graph {name} {shape} {mine.numel()}")
+                continue
+        if differs(world.all_reduce(mine, algorithm=name, launch=shape), inputs):
+            wrong.append(f"call {call}: {name} {shape} {mine.numel()}")
+    world.synchronize()
+    return wrong
+
+
+@pytest.mark.parametrize(("provider", "ranks"), places(loopback=range(1, 9)))
+def test_bits(provider: str, ranks: int) -> None:
+    for wrong in worldline.spawn(check_points, ranks, provider=provider, deadline=60):
+        assert wrong == []
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize(("provider", "ranks"), places(loopback=(2, 3)))
+def test_interleaved_calls(provider: str, ranks: int, wrap: bool) -> None:
+    calls = 1000 if ranks == 2 else 200
+    for wrong in worldline.spawn(
+        check_interleaving,
+        ranks,
+        (calls, wrap),
+        provider=provider,
+        arena_bytes=4 << 20,
+        deadline=60,
+    ):
+        assert wrong == []

@@ -1,0 +1,67 @@
+"""Worlds come and go: memory returns, errors at the start name their remedy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import worldline
+from tests.gpu.places import places
+from worldline import InvalidArgument, UnsupportedError, World
+
+CYCLES = 200
+
+
+def cycle(world: World, cycles: int) -> tuple[int, int]:
+    """Make and close worlds; return the GPU's free bytes after the first few and at the end."""
+
+    def free() -> int:
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info()[0]
+
+    before = 0
+    for number in range(cycles):
+        with worldline.init(provider=world.provider, timeout=60) as inner:
+            y = inner.all_reduce(torch.ones(1000, device=inner.device))
+            inner.synchronize()
+            assert y[0] == world.size
+        del y
+        if number == 3:
+            world.barrier()
+            before = free()
+    world.barrier()
+    return before, free()
+
+
+def refuse(world: World) -> list[str]:
+    """Collect what wrong arguments raise."""
+    messages = []
+    x = torch.ones(8, device=world.device)
+    for wrong in (
+        lambda: world.all_reduce(torch.ones(8)),
+        lambda: world.all_reduce(x, lane=1),
+        lambda: world.all_reduce(x.half()),
+        lambda: world.all_reduce(x, launch=worldline.Launch(16, 1)),
+    ):
+        try:
+            wrong()
+        except (InvalidArgument, UnsupportedError) as error:
+            messages.append(str(error))
+    assert world.all_reduce(x)[0] == world.size
+    return messages
+
+
+@pytest.mark.parametrize(("provider", "ranks"), places())
+def test_memory_returns(provider: str, ranks: int) -> None:
+    for before, after in worldline.spawn(cycle, ranks, (CYCLES,), provider=provider, deadline=60):
+        assert before - after < 1 << 20
+
+
+@pytest.mark.parametrize(("provider", "ranks"), places())
+def test_refusals(provider: str, ranks: int) -> None:
+    options = {"provider": provider, "deadline": 60, "dtypes": [torch.float32]}
+    for device, lane, dtype, block in worldline.spawn(refuse, ranks, **options):
+        assert "must be on cuda:" in device
+        assert "lane=1: must be a whole number from 0 to 0" in lane
+        assert "float16 is not among the dtypes" in dtype
+        assert "must be 32 to 1024" in block

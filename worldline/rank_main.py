@@ -1,0 +1,115 @@
+"""What a spawned process does: be one rank, or all ranks of one GPU, a thread to each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from multiprocessing import connection
+from typing import Any
+
+import torch
+from torch.distributed import TCPStore
+
+from worldline.rank_server import MODE
+from worldline.startup import Launcher, init, set_launcher
+
+
+def main(
+    environment: dict[str, str],
+    provider: str,
+    work: bytes,
+    size: int,
+    port: int,
+    writers: Mapping[int, Any],
+) -> None:
+    """Be the ranks that ``writers`` names, and send what came of each.
+
+    Parameters
+    ----------
+    environment : dict
+        The spawning process's; a server keeps that in which it was started.
+    provider : str
+        Where symmetric memory will come from.
+    work : bytes
+        The pickled function, its arguments and the options of ``init``.
+    size : int
+        Ranks of the world.
+    port : int
+        Where their store is, on this machine.
+    writers : mapping of int to Connection
+        Each rank's way back.
+    """
+    torch.set_num_threads(1)
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(environment)
+    if provider == "host":
+        os.environ[MODE] = "1"
+    else:
+        os.environ.pop(MODE, None)
+    if provider != "loopback":
+        ((rank, writer),) = writers.items()
+        _be_rank(provider, work, rank, size, port, writer)
+        return
+    from worldline.primitives.memory_loopback import QUEUES
+
+    # Before anything uses CUDA.
+    os.environ.update(QUEUES)
+    threads = [
+        threading.Thread(
+            target=_be_rank, args=(provider, work, rank, size, port, writer), name=f"rank {rank}"
+        )
+        for rank, writer in writers.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _be_rank(provider: str, work: bytes, rank: int, size: int, port: int, writer: Any) -> None:
+    """Make the world, run the function, send what came of it."""
+    try:
+        fn, args, options = pickle.loads(work)
+        if "deadline" in options:
+            options["timeout"] = options.pop("deadline")
+        store = TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=60))
+        set_launcher(Launcher(store, rank, size), whole_process=provider != "loopback")
+        with _place(provider, rank), init(**options) as world:
+            message = pickle.dumps((fn(world, *args), None))
+    except BaseException:
+        message = pickle.dumps((None, traceback.format_exc()))
+    writer.send_bytes(message)
+    writer.close()
+
+
+def _place(provider: str, rank: int) -> AbstractContextManager[Any]:
+    """Give the rank its GPU, or its stream of the shared one."""
+    if provider == "torch":
+        torch.cuda.set_device(rank)
+    if provider == "loopback" and torch.cuda.is_available():
+        return torch.cuda.stream(torch.cuda.Stream())
+    return nullcontext()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that spawned it ends, however that happens.
+
+    A rank's parent in the kernel's eyes is the rank server, which outlives neither; the pipe that
+    the spawning process holds open is what tells.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="worldline parent watch", daemon=True).start()
