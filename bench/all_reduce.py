@@ -1,63 +1,30 @@
-"""Measure every all-reduce of the registry beside torch's own, in one run.
+"""Measure every all-reduce of the registry beside other libraries' own, in one run.
 
-Every point is checked to the bit against the reference before it is timed. The slowest rank
+Every point of ours is checked to the bit against the reference before it is timed. The slowest rank
 counts, the median of the repeats is reported, and algorithms take turns so that drift hits all
-alike. On the CPU the kernels run in Triton's interpreter: the times show that it works, not how
-fast it is.
+alike. On GPUs an operation is timed in a CUDA graph, and what an eager call costs the host as well.
+On the CPU the kernels run in Triton's interpreter: the times say that it works, not how fast.
 """
 
 from __future__ import annotations
 
 import functools
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from worldline.bench import timing
+from worldline.bench.group import Group
+from worldline.bench.peers import Peer, peers
+from worldline.bench.rows import Row
 from worldline.kernels import reference
-from worldline.kernels.registry import algorithms, dtype_name
+from worldline.kernels.launch import plan
+from worldline.kernels.registry import algorithm, algorithms, dtype_name
 
-PEER = "torch gloo"
 INTERPRETER_NOTE = "kernels ran in Triton's interpreter: the times are no measure of speed"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured point.
-
-    Parameters
-    ----------
-    algorithm : str
-        Name in the registry, or of a peer.
-    dtype : str
-        Such as ``"float32"``.
-    nbytes : int
-        Bytes of each rank's input.
-    exact : bool or None
-        Whether every rank's bits equal the reference's; None where that is not promised.
-    microseconds : float or None
-        Median of the slowest rank's times.
-    spread : float or None
-        Largest less smallest time over the median.
-    reason : str or None
-        Why the point was not measured.
-    """
-
-    algorithm: str
-    dtype: str
-    nbytes: int
-    exact: bool | None
-    microseconds: float | None
-    spread: float | None
-    reason: str | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 def measure(
@@ -65,6 +32,7 @@ def measure(
     sizes: Sequence[int],
     dtypes: Sequence[str],
     repeats: int,
+    modules: Sequence[str] = (),
     progress: Callable[[], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Measure on one rank; collective, every rank returns the same rows.
@@ -78,94 +46,159 @@ def measure(
     dtypes : sequence of str
         Names of torch dtypes.
     repeats : int
-        Timed calls of each point.
+        Timed calls, or replays, of each point.
+    modules : sequence of str
+        Modules of further peers; see :mod:`worldline.bench.peers`.
     progress : callable, optional
         Called after each point.
 
     Returns
     -------
     list of dict
-        Rows of :class:`Row`.
+        Rows of :class:`worldline.bench.rows.Row`.
     """
-    rows = []
-    with _Gloo(world) as gloo:
-        for dtype_name in dtypes:
-            dtype = getattr(torch, dtype_name)
+    rows: list[Row] = []
+    with Group(world) as group:
+        made, refused = _make_peers(world, group, modules, max(sizes))
+        for name in dtypes:
             for nbytes in sizes:
-                rows += _point(world, gloo, dtype, nbytes, repeats)
+                rows += _Point(world, group, getattr(torch, name), nbytes).measure(made, repeats)
+                rows += [Row(peer, True, name, nbytes, reason=why) for peer, why in refused.items()]
                 if progress is not None:
                     progress()
+        for peer in made.values():
+            peer.close()
     return [row.as_dict() for row in rows]
 
 
-def _point(world: Any, gloo: _Gloo, dtype: torch.dtype, nbytes: int, repeats: int) -> list[Row]:
-    name = dtype_name(dtype)
-    inputs = [_input(rank, dtype, nbytes) for rank in range(world.size)]
-    expected = reference.all_reduce(inputs)
-    mine = inputs[world.rank]
-    calls: dict[str, Callable[[], torch.Tensor]] = {}
-    rows = []
-    for row in algorithms("all_reduce", mine.device.type):
-        reason = row.supports(world.request("all_reduce", mine))
-        if reason is None:
-            calls[row.name] = functools.partial(world.all_reduce, mine, algorithm=row.name)
+def _make_peers(
+    world: Any, group: Group, modules: Sequence[str], max_bytes: int
+) -> tuple[dict[str, Peer], dict[str, str]]:
+    """Return the peers that work on every rank, and why the others do not."""
+    made: dict[str, Peer] = {}
+    refused: dict[str, str] = {}
+    assert dist.group.WORLD is not None
+    for name, make in peers(world.device, modules).items():
+        peer, reason = None, None
+        try:
+            peer = make(world.rank, world.size, world.device, dist.group.WORLD, max_bytes)
+        except Exception as error:
+            reason = _one_line(error)
+        reason = group.first_reason(reason)
+        if reason is None and peer is not None:
+            made[name] = peer
         else:
-            rows.append(Row(row.name, name, nbytes, None, None, None, reason))
-    exact = {key: gloo.all_true(_same(call(), expected)) for key, call in calls.items()}
-    calls[PEER] = lambda: gloo.all_reduce(mine)
-    times: dict[str, list[float]] = {key: [] for key in calls}
-    for _ in range(repeats):
-        for key, call in calls.items():
-            gloo.barrier()
-            started = time.perf_counter()
-            call()
-            times[key].append(gloo.slowest(time.perf_counter() - started))
-    for key in calls:
-        median = statistics.median(times[key])
-        spread = (max(times[key]) - min(times[key])) / median
-        rows.append(Row(key, name, nbytes, exact.get(key), median * 1e6, spread, None))
-    return rows
+            refused[name] = str(reason)
+    return made, refused
+
+
+class _Point:
+    """One dtype and size on one rank."""
+
+    def __init__(self, world: Any, group: Group, dtype: torch.dtype, nbytes: int) -> None:
+        self._world, self._group = world, group
+        self._dtype, self._nbytes = dtype, nbytes
+        self._inputs = [_input(rank, dtype, nbytes) for rank in range(world.size)]
+        self._mine = self._inputs[world.rank].to(world.device)
+
+    def measure(self, made: dict[str, Peer], repeats: int) -> list[Row]:
+        """Check ours, then time ours and the peers'."""
+        world, mine = self._world, self._mine
+        calls: dict[str, Callable[[], object]] = {}
+        refused: dict[str, str] = {}
+        for row in algorithms("all_reduce", mine.device.type):
+            reason = row.supports(world.request("all_reduce", mine))
+            if reason is None:
+                calls[row.name] = functools.partial(world.all_reduce, mine, algorithm=row.name)
+            else:
+                refused[row.name] = reason
+        exact = {name: self._exact(call) for name, call in calls.items()}
+        for name, peer in made.items():
+            calls[name] = functools.partial(peer.all_reduce, mine)
+        replays: dict[str, list[float]] = {}
+        host: dict[str, list[float]] = {}
+        if mine.is_cuda:
+            calls |= self._without_deadline()
+            graphs, failed = self._captured(calls)
+            times, replays = graphs.times(repeats), graphs.replays(repeats)
+            refused |= failed
+            for name in times:
+                host[name] = timing.host_seconds(calls[name], self._group, repeats)
+        else:
+            times = timing.on_the_cpu(calls, self._group, repeats)
+        label = dtype_name(self._dtype)
+        return [
+            *(
+                Row(
+                    name,
+                    name in made,
+                    label,
+                    self._nbytes,
+                    exact.get(name),
+                    _median(times[name]),
+                    (max(times[name]) - min(times[name])) * 1e6 / _median(times[name]),
+                    _median(replays[name]) if replays else None,
+                    _median(host[name]) if host else None,
+                )
+                for name in times
+            ),
+            *(
+                Row(name, name in made, label, self._nbytes, exact.get(name), reason=reason)
+                for name, reason in refused.items()
+            ),
+        ]
+
+    def _exact(self, call: Callable[[], Any]) -> bool:
+        expected = reference.bits(reference.all_reduce(self._inputs))
+        return self._group.all_true(torch.equal(reference.bits(call().cpu()), expected))
+
+    def _without_deadline(self) -> dict[str, Callable[[], object]]:
+        """Return the one-shot CUDA kernel built without its deadline, to see what that costs."""
+        from worldline.kernels.cuda_launch import CudaKernels
+
+        world, mine = self._world, self._mine
+        row = algorithm("all_reduce", "ll_one_shot_cuda")
+        request = world.request("all_reduce", mine)
+        kernels = CudaKernels(
+            world.rank, world.size, world.device, [mine.dtype], ["WL_NO_DEADLINE"]
+        )
+        target = torch.empty_like(mine)
+        made = plan(row, request, world.lane, row.launches(request)[0], kernels)
+
+        def call() -> torch.Tensor:
+            made.run(mine.data_ptr(), target.data_ptr())
+            return target
+
+        self._group.barrier()
+        return {f"{row.name}, no deadline": call}
+
+    def _captured(
+        self, calls: dict[str, Callable[[], object]]
+    ) -> tuple[timing.Graphs, dict[str, str]]:
+        """Capture what can be captured on every rank; say why not for the rest."""
+        graphs, failed = timing.Graphs(self._world, self._group), {}
+        for name, call in calls.items():
+            reason = None
+            try:
+                graphs.add(name, call)
+            except Exception as error:
+                reason = _one_line(error)
+            reason = self._group.first_reason(reason)
+            if reason is not None:
+                graphs.drop(name)
+                failed[name] = reason
+        return graphs, failed
+
+
+def _median(seconds: list[float]) -> float:
+    """Return the median in microseconds."""
+    return statistics.median(seconds) * 1e6
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _input(rank: int, dtype: torch.dtype, nbytes: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1000 + rank)
     return torch.randn(max(1, nbytes // dtype.itemsize), generator=generator).to(dtype)
-
-
-def _same(x: torch.Tensor, expected: torch.Tensor) -> bool:
-    return torch.equal(reference.bits(x), reference.bits(expected))
-
-
-class _Gloo:
-    """The peer, and the harness's own way to agree on times, in a group of its own."""
-
-    def __init__(self, world: Any) -> None:
-        self._world = world
-
-    def __enter__(self) -> _Gloo:
-        store = dist.PrefixStore("bench", self._world.store)
-        dist.init_process_group(
-            "gloo", store=store, rank=self._world.rank, world_size=self._world.size
-        )
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        dist.destroy_process_group()
-
-    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        y = x.clone()
-        dist.all_reduce(y)
-        return y
-
-    def barrier(self) -> None:
-        dist.barrier()
-
-    def slowest(self, seconds: float) -> float:
-        value = torch.tensor(seconds, dtype=torch.float64)
-        dist.all_reduce(value, op=dist.ReduceOp.MAX)
-        return value.item()
-
-    def all_true(self, verdict: bool) -> bool:
-        value = torch.tensor(int(verdict))
-        dist.all_reduce(value, op=dist.ReduceOp.MIN)
-        return bool(value.item())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from importlib import metadata
 from typing import Any
 
@@ -19,8 +20,9 @@ def fingerprint() -> dict[str, Any]:
     -------
     dict
         ``os``, ``python``, ``cpu``, ``cores``, ``packages`` (versions, None where absent),
-        ``torch_cuda`` (CUDA version of torch's build or None) and ``gpus`` (name, memory in bytes,
-        compute capability and peers of each).
+        ``torch_cuda`` (CUDA version of torch's build or None), ``driver`` (NVIDIA's, or None),
+        ``nccl`` (of torch's build, or None) and ``gpus`` (name, memory in bytes, compute
+        capability and peers of each).
     """
     return {
         "os": platform.platform(),
@@ -29,6 +31,8 @@ def fingerprint() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "packages": {name: package_version(name) for name in _PACKAGES},
         "torch_cuda": torch.version.cuda,
+        "driver": _driver(),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if torch.version.cuda else None,
         "gpus": _gpus(),
     }
 
@@ -50,6 +54,15 @@ def _cpu() -> str:
     except OSError:
         pass
     return platform.machine()
+
+
+def _driver() -> str | None:
+    try:
+        with open("/proc/driver/nvidia/version") as file:
+            found = re.search(r"\b\d+\.\d+(\.\d+)?\b", file.readline())
+    except OSError:
+        return None
+    return found[0] if found else None
 
 
 def _gpus() -> list[dict[str, Any]]:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from worldline.bench import all_reduce
+from worldline.bench.rows import ratios
+from worldline.bench_plot import plot
 from worldline.kernels.registry import dtype_name
 from worldline.launch import spawn
 from worldline.primitives.errors import InvalidArgument
@@ -23,6 +25,9 @@ from worldline.screen import counted, say
 from worldline.startup import default_provider
 from worldline.units import parse_dtype, parse_size, show_size
 
+FAMILIES = ("NCCL", "PyTorch")
+"""Peers that the result compares us with, by what their names begin with."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
@@ -32,7 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
     parser.add_argument("--dtypes", default="bf16", help="such as f32,f16,bf16")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="measure another library too, by a module with make(); may be repeated",
+    )
     parser.add_argument("--save", type=Path, help="write the result to this file as well")
+    parser.add_argument("--plot", type=Path, help="draw it into this file, such as bench.svg")
     parser.add_argument("--json", action="store_true", help="print one JSON document, no text")
 
 
@@ -42,12 +55,17 @@ def main(args: argparse.Namespace) -> int:
         raise InvalidArgument("repeats", args.repeats, "must be at least 1")
     sizes = [parse_size(size) for size in args.sizes.split(",")]
     dtypes = [dtype_name(parse_dtype(name)) for name in args.dtypes.split(",")]
-    if args.save:
-        _check_writable(args.save)
+    for argument in ("save", "plot"):
+        if getattr(args, argument):
+            _check_writable(argument, getattr(args, argument))
     provider = args.provider or default_provider(args.ranks)
+    if provider == "loopback":
+        rule = "the bench needs a process to a rank: fewer --ranks, or --provider host"
+        raise InvalidArgument("provider", provider, rule)
     console = Console(stderr=True)
     with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
-        rows = spawn(_rank, args.ranks, (sizes, dtypes, args.repeats, steps), provider=provider)[0]
+        work = (sizes, dtypes, args.repeats, args.peer, steps)
+        rows = spawn(_rank, args.ranks, work, provider=provider)[0]
     result = {
         "collective": "all_reduce",
         "ranks": args.ranks,
@@ -55,11 +73,17 @@ def main(args: argparse.Namespace) -> int:
         "note": all_reduce.INTERPRETER_NOTE if provider == "host" else None,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "fingerprint": fingerprint(),
+        "ratios": {family: ratios(rows, family) for family in FAMILIES},
+        "replay_ratios": {
+            family: ratios(rows, family, "replay_microseconds") for family in FAMILIES
+        },
         "rows": rows,
     }
     text = json.dumps(result, indent=2)
     if args.save:
         args.save.write_text(text + "\n")
+    if args.plot:
+        plot(result, args.plot)
     if args.json:
         print(text)
     else:
@@ -68,7 +92,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _rank(
-    world: Any, sizes: list[int], dtypes: list[str], repeats: int, steps: str
+    world: Any, sizes: list[int], dtypes: list[str], repeats: int, modules: list[str], steps: str
 ) -> list[dict[str, Any]]:
     """Measure on one rank; rank 0 appends a byte to ``steps`` after each point."""
 
@@ -76,21 +100,24 @@ def _rank(
         with open(steps, "ab") as file:
             file.write(b".")
 
-    return all_reduce.measure(world, sizes, dtypes, repeats, progress if world.rank == 0 else None)
+    tell = progress if world.rank == 0 else None
+    return all_reduce.measure(world, sizes, dtypes, repeats, modules, tell)
 
 
-def _check_writable(file: Path) -> None:
+def _check_writable(argument: str, file: Path) -> None:
     """Refuse a file that could not be written, before minutes of measuring rather than after."""
     able = file.is_file() if file.exists() else file.parent.is_dir()
     if not able or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise InvalidArgument("save", str(file), "must be a writable file, in a folder that exists")
+        raise InvalidArgument(
+            argument, str(file), "must be a writable file, in a folder that exists"
+        )
 
 
 def _show(result: dict[str, Any], console: Console) -> None:
     ranks = counted(result["ranks"], "rank")
     say(console, f"all-reduce, {ranks}, provider {result['provider']}")
     table = Table()
-    for heading in ("dtype", "size", "algorithm", "bits", "time (us)", "spread"):
+    for heading in ("dtype", "size", "algorithm", "bits", "time", "spread", "replay", "host"):
         left = heading in ("dtype", "algorithm")
         table.add_column(heading, justify="left" if left else "right")
     for row in result["rows"]:
@@ -99,9 +126,25 @@ def _show(result: dict[str, Any], console: Console) -> None:
             show_size(row["nbytes"]),
             row["algorithm"],
             {True: "equal", False: "WRONG", None: "-"}[row["exact"]],
-            row["reason"] or f"{row['microseconds']:.0f}",
-            "" if row["reason"] else f"{row['spread']:.0%}",
+            *_numbers(row),
         )
     console.print(table)
+    if not result["note"]:
+        say(console, "microseconds an operation: in a graph, in a graph replayed on an idle GPU,")
+        say(console, "and of the host thread in an eager call")
+    for family, found in result["ratios"].items():
+        for point, ratio in found.items() if not result["note"] else ():
+            replayed = result["replay_ratios"][family][point]
+            words = f"{point} bytes: {ratio:.2f} of the best of {family}, {replayed:.2f} replayed"
+            say(console, words)
     if result["note"]:
         say(console, result["note"])
+
+
+def _numbers(row: dict[str, Any]) -> tuple[str, ...]:
+    """Show a row's times; three digits say all that one run knows."""
+    if row["reason"]:
+        return row["reason"], "", "", ""
+    times = [row[f"{kind}microseconds"] for kind in ("", "replay_", "host_")]
+    first, *others = ["" if time is None else f"{time:.3g}" for time in times]
+    return first, f"{row['spread']:.0%}", *others
