@@ -14,7 +14,7 @@ import triton.language as tl
 
 from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
-from worldline.primitives.epochs import begin_epoch, clear_before_wrap, end_epoch
+from worldline.primitives.epochs import advance_epoch, begin_epoch, clear_before_wrap
 from worldline.primitives.jit import ARGUMENTS, device_function, kernel
 from worldline.primitives.ll import ll_recv, ll_send
 from worldline.primitives.memory_ops import address
@@ -119,7 +119,6 @@ def all_reduce_ll_one_shot(
     grid = tl.num_programs(0)
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
-    found = enter_lane(arena, block)
     epoch = begin_epoch(arena, block)
     alive = lane_alive(arena)
     clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
@@ -133,6 +132,8 @@ def all_reduce_ll_one_shot(
             peer = tl.load(table + (RANK + step) % WORLD)
             slot = RANK * (HALF // SLOT // WORLD) + item
             ll_send(peer + half + slot * SLOT, data0, data1, epoch, valid & (alive != 0))
+    advance_epoch(arena, block, grid, epoch)
+    found = enter_lane(arena, block)
 
     for start in range(block * BLOCK, items, grid * BLOCK):
         item = (start + lane).to(tl.int64)
@@ -158,7 +159,6 @@ def all_reduce_ll_one_shot(
         word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
         store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
 
-    end_epoch(arena, block, grid, epoch)
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)
 
 
@@ -187,7 +187,6 @@ def all_reduce_ll_two_shot(
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     share = (items + (WORLD - 1)) // WORLD
-    found = enter_lane(arena, block)
     epoch = begin_epoch(arena, block)
     alive = lane_alive(arena)
     clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
@@ -208,6 +207,8 @@ def all_reduce_ll_two_shot(
                 epoch,
                 exchanged & (alive != 0),
             )
+    advance_epoch(arena, block, grid, epoch)
+    found = enter_lane(arena, block)
 
     for start in range(block * BLOCK, share, grid * BLOCK):
         index = (start + lane).to(tl.int64)
@@ -261,5 +262,4 @@ def all_reduce_ll_two_shot(
             word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
             store_item(target, owner * share + index, word0, word1, count, valid, DTYPE, WIDE)
 
-    end_epoch(arena, block, grid, epoch)
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)

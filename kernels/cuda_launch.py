@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import ITEM
+from worldline.primitives.layout import ITEM, SLOT
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce_ll.cu"
 ENTRIES = ("one_shot", "two_shot")
@@ -44,7 +46,10 @@ class AllReduce(ctypes.Structure):
         ("source", ctypes.c_uint64),
         ("target", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
+        ("items", ctypes.c_uint64),
+        ("share", ctypes.c_uint64),
         ("half", ctypes.c_uint64),
+        ("stride", ctypes.c_uint64),
         ("launch_point", ctypes.c_uint32),
     )
 
@@ -60,6 +65,8 @@ class CudaKernels:
         Where they are loaded.
     dtypes : sequence of torch.dtype
         The dtypes that the world declares.
+    macros : sequence of str
+        Further definitions for the compiler.
 
     Raises
     ------
@@ -68,42 +75,71 @@ class CudaKernels:
     """
 
     def __init__(
-        self, rank: int, size: int, device: torch.device, dtypes: Sequence[torch.dtype]
+        self,
+        rank: int,
+        size: int,
+        device: torch.device,
+        dtypes: Sequence[torch.dtype],
+        macros: Sequence[str] = (),
     ) -> None:
-        major, minor = torch.cuda.get_device_capability(device)
         self.device = device
-        self.dependent_launch = major >= 9
-        self._module: Any = None
-        self._functions: dict[tuple[str, int, bool], Any] = {}
-        names = {
-            (entry, DTYPES[dtype], wide): f"{entry}<{DTYPES[dtype]}, {str(wide).lower()}>"
-            for entry in ENTRIES
-            for dtype in dtypes
-            for wide in (False, True)
-        }
-        macros = (f"WL_WORLD={size}", f"WL_RANK={rank}")
-        cubin = nvrtc.compile_cubin(SOURCE, f"sm_{major}{minor}", macros, tuple(names.values()))
-        self._module = call(cuda_driver.driver.cuModuleLoadData, cubin.code)
-        for key, name in names.items():
-            symbol = cubin.names[name].encode()
-            function = call(cuda_driver.driver.cuModuleGetFunction, self._module, symbol)
-            _check_fits(name, function)
-            self._functions[key] = function
+        self.dependent_launch = torch.cuda.get_device_capability(device) >= (9, 0)
+        self._functions = _loaded(rank, size, device, tuple(dtypes), tuple(macros))
 
     def has(self, dtype: torch.dtype) -> bool:
         """Say whether a dtype was declared."""
-        return (ENTRIES[0], DTYPES[dtype], True) in self._functions
+        return (ENTRIES[0], DTYPES[dtype], True, True) in self._functions
 
-    def function(self, entry: str, dtype: torch.dtype, wide: bool) -> Any:
+    def function(self, entry: str, dtype: torch.dtype, wide: bool, loops: bool) -> Any:
         """Return a loaded kernel."""
-        return self._functions[entry, DTYPES[dtype], wide]
+        return self._functions[entry, DTYPES[dtype], wide, loops]
 
-    def close(self) -> None:
-        """Unload; a second call does nothing. No kernel of them may still be running."""
-        if self._module is not None:
-            call(cuda_driver.driver.cuModuleUnload, self._module)
-            self._module = None
-            self._functions.clear()
+
+@functools.cache
+def _loaded(
+    rank: int,
+    size: int,
+    device: torch.device,
+    dtypes: tuple[torch.dtype, ...],
+    macros: tuple[str, ...],
+) -> dict[tuple[str, int, bool, bool], Any]:
+    """Compile and load kernels, for as long as the process lives.
+
+    Unloading would wait for whatever runs on the device, which may wait for a peer; and the next
+    world of the same ranks starts at once.
+    """
+    major, minor = torch.cuda.get_device_capability(device)
+    parts = list(itertools.product(ENTRIES, dtypes))
+    cubins = nvrtc.compile_cubins(
+        SOURCE,
+        f"sm_{major}{minor}",
+        (f"WL_WORLD={size}", f"WL_RANK={rank}", *macros),
+        [expressions(*part) for part in parts],
+    )
+    functions = {}
+    for (entry, dtype), cubin in zip(parts, cubins, strict=True):
+        module = call(cuda_driver.driver.cuModuleLoadData, cubin.code)
+        for wide, loops in _FORMS:
+            name = expression(entry, dtype, wide, loops)
+            symbol = cubin.names[name].encode()
+            function = call(cuda_driver.driver.cuModuleGetFunction, module, symbol)
+            _check_fits(name, function)
+            functions[entry, DTYPES[dtype], wide, loops] = function
+    return functions
+
+
+_FORMS = tuple(itertools.product((False, True), repeat=2))
+"""Whether items are read whole, and whether a thread takes more than one."""
+
+
+def expressions(entry: str, dtype: torch.dtype) -> list[str]:
+    """Return the C++ names of a kernel's forms."""
+    return [expression(entry, dtype, wide, loops) for wide, loops in _FORMS]
+
+
+def expression(entry: str, dtype: torch.dtype, wide: bool, loops: bool) -> str:
+    """Return the C++ name of a kernel."""
+    return f"{entry}<{DTYPES[dtype]}, {str(wide).lower()}, {str(loops).lower()}>"
 
 
 def _check_fits(name: str, function: Any) -> None:
@@ -129,14 +165,16 @@ class CudaPlan:
         shape: Launch,
         cuda: CudaKernels,
     ) -> None:
-        self._device = cuda.device
+        self._index = cuda.device.index
         self._launches = []
         most = lane.provider.largest_grid(shape.block, REGISTERS) or shape.grid
         for start, count, blocks in cut:
-            arguments = _arguments(request, lane, count, shape)
+            arguments = _arguments(algorithm, request, lane, count, shape)
             parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+            threads = min(blocks, most) * shape.block
+            loops = algorithm.items(arguments.items, lane.size) > threads
             functions = [
-                cuda.function(algorithm.kernel, request.dtype, wide)
+                cuda.function(algorithm.kernel, request.dtype, wide, loops)
                 for wide in (False, count % request.per_slot == 0)
             ]
             self._launches.append(
@@ -157,7 +195,8 @@ class CudaPlan:
 
     def run(self, source: int, target: int) -> None:
         """Launch on the current stream."""
-        stream = torch.cuda.current_stream(self._device).cuda_stream
+        # The public current_stream() takes 6 us to make an object around this number.
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
         if stream != self._stream:
             for *_, config in self._launches:
                 config.hStream = cuda_driver.driver.CUstream(stream)
@@ -180,14 +219,20 @@ class CudaPlan:
             call(driver.cuCtxPopCurrent)
 
 
-def _arguments(request: Request, lane: Lane, count: int, shape: Launch) -> AllReduce:
+def _arguments(
+    algorithm: Algorithm, request: Request, lane: Lane, count: int, shape: Launch
+) -> AllReduce:
     arguments = AllReduce()
     for peer, base in enumerate(lane.arena.bases):
         arguments.lane.base[peer] = base
     arguments.lane.limit_ns, arguments.lane.notice = lane.limit_ns, lane.arena.notice
     arguments.lane.rank, arguments.lane.world = lane.rank, lane.size
     arguments.lane.operation = layout.OPERATIONS.index(request.collective)
-    arguments.count, arguments.half = count, lane.arena.layout.half
+    half = lane.arena.layout.half
+    arguments.count, arguments.half = count, half
+    arguments.items = -(-count // request.per_slot)
+    arguments.share = -(-arguments.items // lane.size)
+    arguments.stride = half // SLOT // algorithm.shots // lane.size
     arguments.launch_point = shape.launch_point
     return arguments
 

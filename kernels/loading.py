@@ -97,8 +97,3 @@ class Loader:
         for fault in self._rendezvous.gather(what, problem):
             if fault:
                 raise ProviderError(fault)
-
-    def close(self) -> None:
-        """Unload."""
-        if self.cuda is not None:
-            self.cuda.close()

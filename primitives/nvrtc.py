@@ -10,12 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import subprocess
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from worldline.primitives import layout
+from worldline.primitives import cubin_cache, layout, nvrtc_program
+from worldline.primitives.cubin_cache import Cubin
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.fingerprint import package_version
 
@@ -40,22 +43,6 @@ _CONSTANTS = (
 )
 
 
-@dataclass(frozen=True)
-class Cubin:
-    """A compiled module.
-
-    Parameters
-    ----------
-    code : bytes
-        The cubin.
-    names : dict
-        The symbol of each name expression that was asked for.
-    """
-
-    code: bytes
-    names: dict[str, str]
-
-
 def layout_header() -> str:
     """Return the arena's map as C++ constants: :mod:`worldline.primitives.layout` is the source."""
     lines = [f"constexpr int {name} = {getattr(layout, name)};" for name in _CONSTANTS]
@@ -65,7 +52,14 @@ def layout_header() -> str:
 def compile_cubin(
     source: Path, arch: str, macros: Sequence[str] = (), expressions: Sequence[str] = ()
 ) -> Cubin:
-    """Compile a kernel file, or take it from the cache.
+    """Compile a kernel file, or take it from the cache; see :func:`compile_cubins`."""
+    return compile_cubins(source, arch, macros, [expressions])[0]
+
+
+def compile_cubins(
+    source: Path, arch: str, macros: Sequence[str], parts: Sequence[Sequence[str]]
+) -> list[Cubin]:
+    """Compile a kernel file into several modules in parallel, or take them from the cache.
 
     Parameters
     ----------
@@ -75,8 +69,8 @@ def compile_cubin(
         Such as ``"sm_90"``.
     macros : sequence of str
         Definitions such as ``"WL_WORLD=2"``.
-    expressions : sequence of str
-        C++ names to compile, such as ``"one_shot<0, true>"``.
+    parts : sequence of sequence of str
+        C++ names that each module is to hold, such as ``"one_shot<0, true, false>"``.
 
     Raises
     ------
@@ -84,90 +78,67 @@ def compile_cubin(
         When the compiler is missing or refuses; the message holds its log.
     """
     folders = (source.parent, HEADERS)
-    key = hashlib.sha256()
-    for path in sorted({source, *(h for folder in folders for h in folder.glob("*.cuh"))}):
-        key.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    options = [layout_header(), _compiler(), _STANDARD, arch, list(macros), list(expressions)]
-    key.update(json.dumps(options).encode())
-    kept = cache_folder() / f"{source.stem}-{arch}-{key.hexdigest()[:32]}"
-    cubin = _read(kept)
-    if cubin is None:
-        cubin = _compile(source, folders, arch, macros, expressions)
-        _write(kept, cubin)
-    return cubin
-
-
-def cache_folder() -> Path:
-    """Return where compiled kernels are kept: ``WORLDLINE_CACHE``, or the user's cache folder."""
-    named = os.environ.get("WORLDLINE_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "worldline"
+    job: dict[str, Any] = {
+        "layout": layout_header(),
+        "source": source.read_text(),
+        "folders": [str(folder) for folder in folders],
+        "arch": arch,
+        "std": _STANDARD,
+        "macros": list(macros),
+    }
+    content = hashlib.sha256(json.dumps([job, _compiler()]).encode())
+    for path in sorted({header for folder in folders for header in folder.glob("*.cuh")}):
+        content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    jobs, files = [], []
+    for part in parts:
+        key = content.copy()
+        key.update(json.dumps(list(part)).encode())
+        jobs.append(job | {"expressions": list(part)})
+        name = f"{source.stem}-{arch}-{key.hexdigest()[:32]}"
+        files.append(cubin_cache.cache_folder() / name)
+    found = [cubin_cache.read(file) for file in files]
+    missing = [place for place, cubin in enumerate(found) if cubin is None]
+    for place, cubin in zip(missing, _compile([jobs[place] for place in missing]), strict=True):
+        cubin_cache.write(files[place], cubin)
+        found[place] = cubin
+    return [cubin for cubin in found if cubin is not None]
 
 
 def _compiler() -> str:
     """Return the version of the NVRTC that would compile, whichever package brought it."""
     try:
-        from cuda.bindings import nvrtc
-
-        _, major, minor = nvrtc.nvrtcVersion()
+        _, major, minor = nvrtc_program.version()
     except (ImportError, RuntimeError, ValueError):
         return "none"
     return f"{major}.{minor} {package_version('nvidia-cuda-nvrtc')}"
 
 
-def _compile(
-    source: Path,
-    folders: Sequence[Path],
-    arch: str,
-    macros: Sequence[str],
-    expressions: Sequence[str],
-) -> Cubin:
+def _compile(jobs: Sequence[dict[str, Any]]) -> list[Cubin]:
+    """Compile here if there is one job, else in a process for each, as many as there are cores."""
+    if len(jobs) < 2:
+        return [_compile_here(job) for job in jobs]
+    with ThreadPoolExecutor(min(len(jobs), len(os.sched_getaffinity(0)))) as pool:
+        return list(pool.map(_compile_there, jobs))
+
+
+def _compile_here(job: dict[str, Any]) -> Cubin:
     try:
-        from cuda.core import Program, ProgramOptions
+        return Cubin(*nvrtc_program.compile_program(job))
     except ImportError as error:
         raise ProviderError(f"CUDA kernels need cuda-core and NVRTC: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="worldline-") as generated:
-        (Path(generated) / "layout.cuh").write_text(layout_header())
-        options = ProgramOptions(
-            arch=arch,
-            std=_STANDARD,
-            include_path=[generated, *map(str, folders)],
-            define_macro=list(macros) or None,
+    except Exception as error:
+        raise ProviderError(f"NVRTC refuses kernels for {job['arch']}: {error}") from error
+
+
+def _compile_there(job: dict[str, Any]) -> Cubin:
+    # -P: the program's own folder must not be searched for modules.
+    command = [sys.executable, "-P", nvrtc_program.__file__]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(job).encode(), capture_output=True, check=False
         )
-        try:
-            program = Program(source.read_text(), "c++", options)
-            code = program.compile("cubin", name_expressions=tuple(expressions))
-        except Exception as error:
-            raise ProviderError(f"NVRTC refuses {source.name} for {arch}: {error}") from error
-    names = {name: _text(code.symbol_mapping[name]) for name in expressions}
-    return Cubin(bytes(code.code), names)
-
-
-def _text(symbol: str | bytes) -> str:
-    return symbol.decode() if isinstance(symbol, bytes) else symbol
-
-
-def _read(kept: Path) -> Cubin | None:
-    """Read a cubin and its names from one file, or nothing if it is not there or not whole."""
-    try:
-        head, _, code = kept.read_bytes().partition(b"\n")
-        known = json.loads(head)
-        if known["bytes"] != len(code):
-            return None
-        return Cubin(code, known["names"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _write(kept: Path, cubin: Cubin) -> None:
-    """Keep a cubin; a folder that cannot be written to costs only the next start its time."""
-    head = json.dumps({"bytes": len(cubin.code), "names": cubin.names}).encode()
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        handle, made = tempfile.mkstemp(dir=kept.parent, prefix=kept.name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(head + b"\n" + cubin.code)
-        os.replace(made, kept)
+        cubin = cubin_cache.unpack(done.stdout)
     except OSError:
-        return
+        cubin = None
+    # Where no process can be started, or it fails: here, for the compiler's own words.
+    return cubin if cubin is not None else _compile_here(job)

@@ -58,10 +58,10 @@ def main(
         ((rank, writer),) = writers.items()
         _be_rank(provider, work, rank, size, port, writer)
         return
-    from worldline.primitives.memory_loopback import QUEUES
+    from worldline.primitives.memory_loopback import ENVIRONMENT
 
     # Before anything uses CUDA.
-    os.environ.update(QUEUES)
+    os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
     threads = [
         threading.Thread(
             target=_be_rank, args=(provider, work, rank, size, port, writer), name=f"rank {rank}"

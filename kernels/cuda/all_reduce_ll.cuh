@@ -1,7 +1,8 @@
 // All-reduce over LL slots in CUDA: twin of all_reduce_ll.py, same slots, same bits.
 //
-// A thread has one item of 8 bytes where there are enough threads, and loops otherwise. With one
-// item the input is read once, before the epoch is known, and stays in registers.
+// Two forms of each kernel. With LOOPS a thread takes one item of 8 bytes after another. Without, the
+// launch has a thread for every item: its input is read once, before the epoch is known, and stays in
+// registers.
 #pragma once
 #include "epochs.cuh"
 #include "ll.cuh"
@@ -15,21 +16,49 @@ struct AllReduce {
   const void* source;
   void* target;
   u64 count;
-  u64 half;
+  u64 items;   // of 8 bytes in the input, rounded up
+  u64 share;   // items to a rank in the two-shot, rounded up
+  u64 half;    // bytes of half the LL region
+  u64 stride;  // slots from one source's to the next's
   u32 launch_point;  // 0: the successor may start after the wait; 1: after the stores
 };
 
 // One launch as one thread sees it. RANK and WORLD are constants: ranks are added in order without
 // a look-up.
-template <int RANK, int WORLD, int SHOTS>
+template <int RANK, int WORLD>
 struct Exchange {
   const AllReduce& a;
-  const u32 epoch;
-  bool alive;
+  const u64 own;
+  const u32 thread, threads;
+  u32 word, found, epoch = 0;
+  bool entered_alive, alive;
 
-  WL_DEVICE u64 stride() const { return a.half / SLOT / SHOTS / WORLD; }
+  // Ask for everything that the launch hangs on before using any of it: the answers take as long
+  // together as one does.
+  WL_DEVICE explicit Exchange(const AllReduce& arguments)
+      : a(arguments),
+        own(arguments.lane.base[RANK]),
+        thread(block_index() * block_threads() + thread_index()),
+        threads(grid_blocks() * block_threads()),
+        word(load_u32(epoch_word(own, block_index()))),
+        found(0),
+        entered_alive(lane_alive(own)),
+        alive(entered_alive) {}
+
+  WL_DEVICE void begin() {
+    epoch = epoch_after(word);
+    clear_before_wrap(own, epoch, thread, threads, a.half);
+  }
+  // Between sending and receiving is time for what nobody waits for.
+  WL_DEVICE void sent() {
+    if (a.launch_point == 1) launch_successor();
+    advance_epoch(own, epoch);
+    found = enter_lane(own);
+  }
+  WL_DEVICE void leave() { leave_lane(a.lane, own, found, entered_alive); }
+
   WL_DEVICE u64 index(int shot, int source, u64 item) const {
-    return u64(shot * WORLD + source) * stride() + item;
+    return u64(shot * WORLD + source) * a.stride + item;
   }
   WL_DEVICE char* slot(int arena, int shot, int source, u64 item) const {
     return ll_slot(a.lane.base[arena], epoch, a.half, index(shot, source, item));
@@ -68,79 +97,81 @@ struct Exchange {
   }
 };
 
-template <int RANK, int WORLD, int DTYPE, bool WIDE>
+// A thread's items of a launch: one, or every so-manyth.
+template <bool LOOPS, class Body>
+WL_DEVICE void each(u32 thread, u32 threads, u64 items, Body body) {
+  if constexpr (LOOPS) {
+    for (u64 item = thread; item < items; item += threads) body(item);
+  } else {
+    if (thread < items) body(u64(thread));
+  }
+}
+
+template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
   wait_for_predecessor();
   if (a.launch_point == 0) launch_successor();
-  const u32 thread = block_index() * block_threads() + thread_index();
-  const u32 threads = grid_blocks() * block_threads();
-  const u64 items = (a.count + PER_ITEM<DTYPE> - 1) / PER_ITEM<DTYPE>;
-  const u64 own = a.lane.base[RANK];
+  Exchange<RANK, WORLD> exchange(a);
+  const u32 thread = exchange.thread;
+  const bool first = thread < a.items;
   Words mine{0, 0};
-  if (thread < items) mine = load_item<DTYPE, WIDE>(a.source, thread, a.count);
-  const u32 epoch = begin_epoch(own, block_index());
-  const bool entered_alive = lane_alive(own);
-  const u32 found = enter_lane(own);
-  Exchange<RANK, WORLD, 1> exchange{a, epoch, entered_alive};
-  clear_before_wrap(own, epoch, thread, threads, a.half);
-
-  if (thread < items) exchange.send_to_all(0, thread, mine);
-  for (u64 item = u64(thread) + threads; item < items; item += threads)
-    exchange.send_to_all(0, item, load_item<DTYPE, WIDE>(a.source, item, a.count));
-  if (a.launch_point == 1) launch_successor();
-
-  for (u64 item = thread; item < items; item += threads) {
-    if (item != thread) mine = load_item<DTYPE, WIDE>(a.source, item, a.count);
+  if (first) mine = load_item<DTYPE, WIDE>(a.source, thread, a.count);
+  exchange.begin();
+  auto finish = [&](u64 item) {
     const Words sum = exchange.template reduce<DTYPE>(0, item, mine);
     store_item<DTYPE, WIDE>(a.target, item, a.count, exchange.alive ? sum : nan_words<DTYPE>());
-  }
-  end_epoch(own, epoch);
-  leave_lane(a.lane, own, found, entered_alive);
+  };
+
+  if (first) exchange.send_to_all(0, thread, mine);
+  if constexpr (LOOPS)
+    for (u64 item = u64(thread) + exchange.threads; item < a.items; item += exchange.threads)
+      exchange.send_to_all(0, item, load_item<DTYPE, WIDE>(a.source, item, a.count));
+  exchange.sent();
+  if (first) finish(thread);
+  if constexpr (LOOPS)
+    for (u64 item = u64(thread) + exchange.threads; item < a.items; item += exchange.threads) {
+      mine = load_item<DTYPE, WIDE>(a.source, item, a.count);
+      finish(item);
+    }
+  exchange.leave();
 }
 
 // Rank r owns items [r * share, (r + 1) * share). A block whose first item a share does not hold
 // exchanges that slot all the same, as a token.
-template <int RANK, int WORLD, int DTYPE, bool WIDE>
+template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
   wait_for_predecessor();
   if (a.launch_point == 0) launch_successor();
-  const u32 thread = block_index() * block_threads() + thread_index();
-  const u32 threads = grid_blocks() * block_threads();
-  const u64 items = (a.count + PER_ITEM<DTYPE> - 1) / PER_ITEM<DTYPE>;
-  const u64 share = (items + WORLD - 1) / WORLD;
-  const u64 own = a.lane.base[RANK];
-  const u32 epoch = begin_epoch(own, block_index());
-  const bool entered_alive = lane_alive(own);
-  const u32 found = enter_lane(own);
-  Exchange<RANK, WORLD, 2> exchange{a, epoch, entered_alive};
-  clear_before_wrap(own, epoch, thread, threads, a.half);
-  auto holds = [&](int owner, u64 item) { return owner * share + item < items && item < share; };
+  Exchange<RANK, WORLD> exchange(a);
+  const u32 thread = exchange.thread;
+  auto holds = [&](int owner, u64 item) { return owner * a.share + item < a.items && item < a.share; };
   auto exchanged = [&](int owner, u64 item) {
     return holds(owner, item) || (thread_index() == 0 && item == thread);
   };
   auto load = [&](int owner, u64 item) {
-    return holds(owner, item) ? load_item<DTYPE, WIDE>(a.source, owner * share + item, a.count) : Words{0, 0};
+    return holds(owner, item) ? load_item<DTYPE, WIDE>(a.source, owner * a.share + item, a.count) : Words{0, 0};
   };
   auto store = [&](int owner, u64 item, Words w) {
     if (holds(owner, item))
-      store_item<DTYPE, WIDE>(a.target, owner * share + item, a.count, exchange.alive ? w : nan_words<DTYPE>());
+      store_item<DTYPE, WIDE>(a.target, owner * a.share + item, a.count, exchange.alive ? w : nan_words<DTYPE>());
   };
+  exchange.begin();
 
-  for (u64 item = thread; item < share; item += threads) {
+  each<LOOPS>(thread, exchange.threads, a.share, [&](u64 item) {
 #pragma unroll
     for (int step = 1; step < WORLD; ++step) {
       const int owner = (RANK + step) % WORLD;
       if (exchanged(owner, item)) exchange.send(owner, 0, item, load(owner, item));
     }
-  }
-  for (u64 item = thread; item < share; item += threads) {
-    if (!exchanged(RANK, item)) continue;
+  });
+  exchange.sent();
+  each<LOOPS>(thread, exchange.threads, a.share, [&](u64 item) {
+    if (!exchanged(RANK, item)) return;
     const Words sum = exchange.template reduce<DTYPE>(0, item, load(RANK, item));
     exchange.send_to_all(1, item, sum);
     store(RANK, item, sum);
-  }
-  if (a.launch_point == 1) launch_successor();
-  for (u64 item = thread; item < share; item += threads) {
+  });
+  each<LOOPS>(thread, exchange.threads, a.share, [&](u64 item) {
     Pair first[WORLD];
 #pragma unroll
     for (int owner = 0; owner < WORLD; ++owner)
@@ -148,9 +179,8 @@ WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
 #pragma unroll
     for (int owner = 0; owner < WORLD; ++owner)
       if (owner != RANK && exchanged(owner, item)) store(owner, item, exchange.receive(owner, 1, item, first[owner]));
-  }
-  end_epoch(own, epoch);
-  leave_lane(a.lane, own, found, entered_alive);
+  });
+  exchange.leave();
 }
 
 }  // namespace worldline

@@ -48,7 +48,9 @@ inline u64 load_u64(const u64* p) { return shared(p).load(std::memory_order_rela
 inline void store_u64(u64* p, u64 v) { shared(p).store(v, std::memory_order_relaxed); }
 inline void store_release_u64(u64* p, u64 v) { shared(p).store(v, std::memory_order_release); }
 inline u64 exchange_u64(u64* p, u64 v) { return shared(p).exchange(v, std::memory_order_relaxed); }
-inline u32 exchange_u32(u32* p, u32 v) { return shared(p).exchange(v, std::memory_order_relaxed); }
+inline u32 exchange_u32_if(bool condition, u32* p, u32 v) {
+  return condition ? shared(p).exchange(v, std::memory_order_relaxed) : 0;
+}
 inline void store_u32(u32* p, u32 v) { shared(p).store(v, std::memory_order_relaxed); }
 inline void store_pair(void* p, Pair v) {
   store_u64(static_cast<u64*>(p), v.first);

@@ -7,9 +7,10 @@ namespace worldline {
 WL_DEVICE u32* busy_word(u64 arena) { return reinterpret_cast<u32*>(arena + BUSY) + block_index(); }
 
 // Mark the block busy. Returns 1, on one thread, if an operation is running there; nobody needs to
-// know before leave_lane, so nothing waits for the exchange.
+// know before leave_lane, so nothing waits for the exchange. In front of the sends it would delay them:
+// 0.2 us a call on an H200.
 WL_DEVICE u32 enter_lane(u64 arena) {
-  return thread_index() == 0 ? exchange_u32(busy_word(arena), 1) : 0;
+  return exchange_u32_if(thread_index() == 0, busy_word(arena), 1);
 }
 
 WL_COLD void report_overlap(const Lane& lane) {
@@ -17,8 +18,9 @@ WL_COLD void report_overlap(const Lane& lane) {
   kill_lane(lane);
 }
 
-// Clear the mark, once the block is done; kill the lane if another operation's was found, and tell
-// the host if the lane was dead at entry (a wait that failed has told it already).
+// Clear the mark when the marking thread is done: nobody waits for the rest of the block, so the last
+// instants of an operation may go unwatched. Kill the lane if another operation's mark was found, and
+// tell the host if the lane was dead at entry (a wait that failed has told it already).
 WL_DEVICE void leave_lane(const Lane& lane, u64 arena, u32 found, bool entered_alive) {
   if (thread_index() != 0) return;
   store_u32(busy_word(arena), 0);

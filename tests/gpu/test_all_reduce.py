@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 
@@ -10,6 +11,7 @@ import torch
 
 import worldline
 from tests.gpu.places import places
+from tests.gpu.ranks import captured, differs, same, wide_range
 from worldline import Launch, World
 from worldline.kernels import reference
 from worldline.kernels.registry import DTYPES, algorithms
@@ -18,30 +20,17 @@ NAMES = tuple(row.name for row in algorithms("all_reduce"))
 WRAP = -5
 
 
-def wide_range(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return a rank's input: magnitudes over many octaves, so that order and rounding show."""
-    generator = torch.Generator().manual_seed(100 * rank + count)
-    x = torch.randn(count, generator=generator)
-    return (x * 2.0 ** torch.randint(-8, 9, (count,), generator=generator)).to(dtype)
-
-
 def every_pattern(rank: int, dtype: torch.dtype) -> torch.Tensor:
     """Return all bit patterns of a 16-bit dtype, shifted by rank so that all kinds meet."""
     return torch.arange(-(2**15), 2**15).to(torch.int16).roll(12345 * rank).view(dtype)
-
-
-def differs(found: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
-    """Say whether a result's bits are not the reference's."""
-    # On one GPU the ranks' copies share a queue: none may be in it that waits for a kernel.
-    torch.cuda.current_stream().synchronize()
-    expected = reference.all_reduce(inputs)
-    return not torch.equal(reference.bits(found.cpu()), reference.bits(expected))
 
 
 def check_points(world: World) -> list[str]:
     """Run every algorithm on many counts and alignments; return what was wrong."""
     wrong = []
     for name, dtype in itertools.product(NAMES, DTYPES):
+        if world.size > 3 and not name.endswith("_cuda") and dtype != torch.bfloat16:
+            continue  # Triton compiles for every rank, one after another where they are threads.
         for count, offset in itertools.product((0, 1, 7, 64, 1000, 20001), (0, 1)):
             inputs = [wide_range(rank, count, dtype) for rank in range(world.size)]
             room = torch.empty(count + offset, dtype=dtype, device=world.device)
@@ -70,31 +59,30 @@ def check_interleaving(world: World, calls: int, wrap: bool) -> list[str]:
         shape = Launch(rng.choice((128, 256)), rng.choice((1, 3, 17, 512)), rng.choice((0, 1)))
         count = rng.choice((1, 5, 513, 4096, 33333, 300000))
         inputs = [wide_range(rank, count, dtype) for rank in range(world.size)]
-        mine = inputs[world.rank].to(world.device)
+        mine, expected = inputs[world.rank].to(world.device), reference.all_reduce(inputs)
         world.all_reduce(mine, algorithm=name, launch=shape)
-        points.append((name, shape, inputs, mine))
+        points.append((name, shape, expected, mine))
     world.synchronize()
     graphs: dict[int, tuple[torch.cuda.CUDAGraph, torch.Tensor]] = {}
     wrong = []
     for call in range(calls):
         index = rng.randrange(len(points))
-        name, shape, inputs, mine = points[index]
+        name, shape, expected, mine = points[index]
         if delays.random() < 0.1:
             torch.cuda._sleep(delays.randrange(400_000))
         if rng.random() < 0.5:
             if index not in graphs and rng.random() < 0.3:
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                    kept = world.all_reduce(mine, algorithm=name, launch=shape)
-                graphs[index] = (graph, kept)
+                graphs[index] = captured(
+                    functools.partial(world.all_reduce, mine, algorithm=name, launch=shape)
+                )
             if index in graphs:
                 graph, kept = graphs[index]
                 kept.zero_()
                 graph.replay()
-                if differs(kept, inputs):
+                if not same(kept, expected):
                     wrong.append(f"call {call}: graph {name} {shape} {mine.numel()}")
                 continue
-        if differs(world.all_reduce(mine, algorithm=name, launch=shape), inputs):
+        if not same(world.all_reduce(mine, algorithm=name, launch=shape), expected):
             wrong.append(f"call {call}: {name} {shape} {mine.numel()}")
     world.synchronize()
     return wrong

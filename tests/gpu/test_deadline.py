@@ -11,23 +11,13 @@ import torch
 
 import worldline
 from tests.gpu.places import needs_gpus, places
-from tests.gpu.test_all_reduce import differs, wide_range
+from tests.gpu.ranks import captured, differs, wide_range
 from worldline import CollectiveTimeout, LaneOverlap, World
 from worldline.kernels.registry import algorithms
 
 DEADLINE = 1.0
 CALLS = 100
 NAMES = tuple(row.name for row in algorithms("all_reduce"))
-
-
-def captured(
-    world: World, x: torch.Tensor, calls: int
-) -> tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]:
-    """Capture calls in a graph; return it and their outputs."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        kept = [world.all_reduce(x) for _ in range(calls)]
-    return graph, kept
 
 
 def late_rank(world: World, name: str) -> dict[str, object]:
@@ -48,7 +38,7 @@ def late_rank(world: World, name: str) -> dict[str, object]:
             world.all_reduce(mine, algorithm=name)
         except CollectiveTimeout:
             report["again"] = True
-    world.recover()
+    world.recover(timeout=30)  # The late rank is here before the others' deadline.
     report["after"] = not differs(world.all_reduce(mine, algorithm=name), inputs)
     world.synchronize()
     return report
@@ -58,7 +48,7 @@ def late_in_a_graph(world: World) -> dict[str, object]:
     """Replay 100 captured calls on all ranks but the last."""
     x = torch.ones(3000, device=world.device)
     world.all_reduce(x)
-    graph, kept = captured(world, x, CALLS)
+    graph, kept = captured(lambda: [world.all_reduce(x) for _ in range(CALLS)])
     graph.replay()
     world.synchronize()
     exact = all(bool((y == world.size).all()) for y in kept)
@@ -102,7 +92,7 @@ def die(world: World, in_graph: bool) -> dict[str, object]:
     """Let rank 1 be killed in the middle of a run; the survivors end and make a new world."""
     x = torch.ones(3000, device=world.device)
     world.all_reduce(x)
-    graph, kept = captured(world, x, CALLS)
+    graph, kept = captured(lambda: [world.all_reduce(x) for _ in range(CALLS)])
     world.barrier()
     if world.rank == 1:
         for _ in range(3):
@@ -140,7 +130,7 @@ def wait_for_the_watchdog(world: World) -> str:
     """Replay while a peer stays away, and make no call of Worldline's."""
     x = torch.ones(100, device=world.device)
     world.all_reduce(x)
-    graph, _ = captured(world, x, 3)
+    graph, _ = captured(lambda: world.all_reduce(x))
     world.barrier()
     if world.rank == 0:
         graph.replay()

@@ -7,7 +7,7 @@ import torch
 
 import worldline
 from tests.gpu.places import places
-from tests.gpu.test_all_reduce import differs, wide_range
+from tests.gpu.ranks import captured, differs, wide_range
 from worldline import UnsupportedError, World
 
 COUNT = 3000
@@ -16,9 +16,8 @@ COUNT = 3000
 def check_replays(world: World, replays: int) -> list[str]:
     """Replay one captured call, on a stream other than the capture's, with fresh inputs."""
     x = torch.zeros(COUNT, dtype=torch.bfloat16, device=world.device)
-    graph, other = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        kept = world.all_reduce(x)
+    graph, kept = captured(lambda: world.all_reduce(x))
+    other = torch.cuda.Stream()
     here = torch.cuda.current_stream()
     other.wait_stream(here)
     wrong = []
@@ -60,10 +59,8 @@ def check_lanes(world: World) -> list[str]:
 def check_unloaded(world: World) -> str:
     """Ask inside a capture for a Triton kernel that nothing has loaded."""
     x = torch.zeros(COUNT, device=world.device)
-    graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            world.all_reduce(x, algorithm="ll_one_shot")
+        captured(lambda: world.all_reduce(x, algorithm="ll_one_shot"))
     except UnsupportedError as error:
         return str(error)
     return "captured"

@@ -19,10 +19,15 @@ constexpr u64 HALF_BYTES = 1 << 14;
 
 template <int RANK>
 void launch(const AllReduce& a, int shots) {
-  if (shots == 1)
-    all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true>(a);
+  const bool loops = (shots == 1 ? a.items : a.share) > u64(BLOCKS * THREADS);
+  if (shots == 1 && loops)
+    all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true, true>(a);
+  else if (shots == 1)
+    all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true, false>(a);
+  else if (loops)
+    all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true, true>(a);
   else
-    all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true>(a);
+    all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true, false>(a);
 }
 
 template <int... RANKS>
@@ -65,7 +70,10 @@ int main(int, char** argv) {
           a.source = in[r].data() + size_t(round) * count;
           a.target = out[r].data() + size_t(round) * count;
           a.count = count;
+          a.items = (count + PER_ITEM<FLOAT32> - 1) / PER_ITEM<FLOAT32>;
+          a.share = (a.items + WL_WORLD - 1) / WL_WORLD;
           a.half = HALF_BYTES;
+          a.stride = HALF_BYTES / SLOT / shots / WL_WORLD;
           launch_as(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
           kernel_end.arrive_and_wait();
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -12,18 +11,22 @@ from pathlib import Path
 import pytest
 
 from worldline import ProviderError
+from worldline.kernels.cuda_launch import ENTRIES, expression
+from worldline.kernels.registry import DTYPES
 from worldline.primitives import nvrtc
+from worldline.primitives.cubin_cache import Cubin, unpack
 
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 EXPRESSIONS = tuple(
-    f"{kernel}<{dtype}, {wide}>"
-    for kernel in ("one_shot", "two_shot")
-    for dtype in range(3)
-    for wide in ("false", "true")
+    expression(entry, dtype, wide, loops)
+    for entry in ENTRIES
+    for dtype in DTYPES
+    for wide in (False, True)
+    for loops in (False, True)
 )
 
 
-def compiled(root: Path, arch: str, world: int = 2) -> nvrtc.Cubin:
+def compiled(root: Path, arch: str, world: int = 2) -> Cubin:
     source = root / "kernels/cuda/all_reduce_ll.cu"
     return nvrtc.compile_cubin(source, arch, (f"WL_WORLD={world}", "WL_RANK=1"), EXPRESSIONS)
 
@@ -82,9 +85,8 @@ def test_the_cache_is_used_and_a_torn_file_is_not(repo_root: Path, cache: Path) 
     assert kept.read_bytes() != torn
 
 
-def read(file: Path) -> nvrtc.Cubin:
-    head, _, code = file.read_bytes().partition(b"\n")
-    return nvrtc.Cubin(code, json.loads(head)["names"])
+def read(file: Path) -> Cubin | None:
+    return unpack(file.read_bytes())
 
 
 def test_ranks_may_compile_at_once(
@@ -94,8 +96,8 @@ def test_ranks_may_compile_at_once(
     code = (
         "import sys; from pathlib import Path; from worldline.primitives import nvrtc\n"
         "c = nvrtc.compile_cubin(Path(sys.argv[1]), 'sm_90', ('WL_WORLD=2', 'WL_RANK=0'),"
-        " ('one_shot<0, true>',))\n"
-        "print(len(c.code), c.names['one_shot<0, true>'])"
+        " ('one_shot<0, true, true>',))\n"
+        "print(len(c.code), c.names['one_shot<0, true, true>'])"
     )
     source = str(repo_root / "kernels/cuda/all_reduce_ll.cu")
 
@@ -120,3 +122,24 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 ) -> None:
     monkeypatch.setenv("WORLDLINE_CACHE", "/proc/nowhere")
     assert compiled(repo_root, "sm_90").code
+
+
+def test_parts_are_compiled_in_processes_of_their_own(
+    repo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLDLINE_CACHE", str(tmp_path))
+    here: list[object] = []
+    monkeypatch.setattr(nvrtc, "_compile_here", here.append)
+    source = repo_root / "kernels/cuda/all_reduce_ll.cu"
+    parts = [[name] for name in EXPRESSIONS[:2]]
+    cubins = nvrtc.compile_cubins(source, "sm_90", ("WL_WORLD=2", "WL_RANK=0"), parts)
+    assert here == []
+    assert [list(cubin.names) for cubin in cubins] == parts
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_refusal_in_a_process_of_its_own_shows_the_log(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.cu"
+    bad.write_text("template <int N> __global__ void k() { undeclared = N; }")
+    with pytest.raises(ProviderError, match="undeclared"):
+        nvrtc.compile_cubins(bad, "sm_90", (), [["k<1>"], ["k<2>"]])

@@ -106,10 +106,10 @@ BUGS = {
         epochs.begin_epoch, ((" + block, volatile=True", ", volatile=True"),), grids
     ),
     "own_epoch_word_only": Bug(
-        epochs.end_epoch, (("mask=word < MAX_BLOCKS", "mask=word < grid"),), grids
+        epochs.advance_epoch, (("mask=word < MAX_BLOCKS", "mask=word < grid"),), grids
     ),
     "no_block_barrier_before_advance": Bug(
-        epochs.end_epoch, (("    tl.debug_barrier()\n", ""),), one_shots
+        epochs.advance_epoch, (("    tl.debug_barrier()\n", ""),), one_shots
     ),
     "one_flag_checked": Bug(
         ll._missing, ((" | ((word1 >> 32).to(tl.int32) != epoch)", ""),), one_shots
