@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from worldline.primitives.fingerprint import package_version
 
 HEADERS = Path(__file__).resolve().parent / "cuda"
 _STANDARD = "c++17"
+_importing = threading.Lock()
+"""Ranks that are threads compile at once, and cuda.core imports itself in a circle: the second of
+two threads that import it would find it half made."""
 _CONSTANTS = (
     "SPINS",
     "MAX_BLOCKS",
@@ -108,8 +112,8 @@ def cache_folder() -> Path:
 def _compiler() -> str:
     """Return the version of the NVRTC that would compile, whichever package brought it."""
     try:
-        from cuda.bindings import nvrtc
-
+        with _importing:
+            from cuda.bindings import nvrtc
         _, major, minor = nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError, ValueError):
         return "none"
@@ -124,7 +128,8 @@ def _compile(
     expressions: Sequence[str],
 ) -> Cubin:
     try:
-        from cuda.core import Program, ProgramOptions
+        with _importing:
+            from cuda.core import Program, ProgramOptions
     except ImportError as error:
         raise ProviderError(f"CUDA kernels need cuda-core and NVRTC: {error}") from error
     with tempfile.TemporaryDirectory(prefix="worldline-") as generated:
