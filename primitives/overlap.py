@@ -5,8 +5,9 @@ caller keep to that, and two that overlap read the same epoch and mix their slot
 marks its *busy* word when it enters and clears it when it leaves. The mark is exchanged, not
 tested: of two operations that enter block b at once, one finds the other's.
 
-Off the critical path: one thread exchanges the word once the predecessor has ended, nobody waits
-for what it found before the outputs are written, and leaving is a plain store.
+Off the critical path: one thread exchanges the word once the predecessor has ended (in CUDA, once
+the slots are sent), nobody waits for what it found before the outputs are written, and leaving is a
+plain store.
 
 What it finds kills the lane, as a timeout does, with a mark of its own in the control page.
 """

@@ -80,13 +80,13 @@ WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
   if (thread < items) mine = load_item<DTYPE, WIDE>(a.source, thread, a.count);
   const u32 epoch = begin_epoch(own, block_index());
   const bool entered_alive = lane_alive(own);
-  const u32 found = enter_lane(own);
   Exchange<RANK, WORLD, 1> exchange{a, epoch, entered_alive};
   clear_before_wrap(own, epoch, thread, threads, a.half);
 
   if (thread < items) exchange.send_to_all(0, thread, mine);
   for (u64 item = u64(thread) + threads; item < items; item += threads)
     exchange.send_to_all(0, item, load_item<DTYPE, WIDE>(a.source, item, a.count));
+  const u32 found = enter_lane(own);
   if (a.launch_point == 1) launch_successor();
 
   for (u64 item = thread; item < items; item += threads) {
@@ -111,7 +111,6 @@ WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
   const u64 own = a.lane.base[RANK];
   const u32 epoch = begin_epoch(own, block_index());
   const bool entered_alive = lane_alive(own);
-  const u32 found = enter_lane(own);
   Exchange<RANK, WORLD, 2> exchange{a, epoch, entered_alive};
   clear_before_wrap(own, epoch, thread, threads, a.half);
   auto holds = [&](int owner, u64 item) { return owner * share + item < items && item < share; };
@@ -133,6 +132,7 @@ WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
       if (exchanged(owner, item)) exchange.send(owner, 0, item, load(owner, item));
     }
   }
+  const u32 found = enter_lane(own);
   for (u64 item = thread; item < share; item += threads) {
     if (!exchanged(RANK, item)) continue;
     const Words sum = exchange.template reduce<DTYPE>(0, item, load(RANK, item));

@@ -35,6 +35,7 @@ inline void block_barrier() {
   if (place.meet) place.meet(place.where);
 }
 inline void pause() { std::this_thread::yield(); }
+inline u32 not_before_here(u32 x) { return x; }
 inline void wait_for_predecessor() {}
 inline void launch_successor() {}
 inline void fence_system() { std::atomic_thread_fence(std::memory_order_acq_rel); }

@@ -81,6 +81,11 @@ WL_DEVICE u32 block_threads() { return blockDim.x; }
 WL_DEVICE u32 block_index() { return blockIdx.x; }
 WL_DEVICE u32 grid_blocks() { return gridDim.x; }
 WL_DEVICE void pause() {}
+// The value, which the compiler may not ask for any earlier: it would wait for a load or an atomic.
+WL_DEVICE u32 not_before_here(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
 // Programmatic dependent launch: wait until the predecessor has ended and its writes are visible;
 // let the successor start. Without the launch attribute, and before sm_90, both do nothing.
