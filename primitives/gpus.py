@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 import torch
 
 from worldline.primitives.errors import ProviderError
+
+SLICES = (
+    "slices (MIG) cannot reach each other's memory; use whole GPUs (nvidia-smi -mig 0), or several "
+    "ranks of one process on a slice (provider='loopback')"
+)
+KINDS = (
+    "GPUs of one world must be of one kind, since kernels and tables are chosen for it; leave the "
+    "others out with CUDA_VISIBLE_DEVICES"
+)
+PEERS = (
+    "cannot reach each other's memory (no peer access); use GPUs that `nvidia-smi topo -p2p r` "
+    "shows as OK, by CUDA_VISIBLE_DEVICES; in a virtual machine peer access must be passed through"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,12 @@ class Gpu:
     @property
     def sliced(self) -> bool:
         """Whether it is a slice of a GPU (MIG) rather than a whole one."""
-        return "MIG" in self.name.split() or self.uuid.startswith("MIG")
+        return is_slice(self.name) or self.uuid.startswith("MIG")
+
+
+def is_slice(name: str) -> bool:
+    """Say whether a GPU's name is that of a slice (MIG)."""
+    return "MIG" in name.split()
 
 
 def own_gpu(device: torch.device) -> Gpu:
@@ -91,11 +111,7 @@ def check_gpus(gpus: list[Gpu]) -> None:
     owner: dict[str, int] = {}
     for rank, gpu in enumerate(gpus):
         if gpu.sliced and len(gpus) > 1:
-            raise ProviderError(
-                f"rank {rank} has {gpu.name}, a slice of a GPU: slices (MIG) cannot reach each "
-                f"other's memory; use whole GPUs (nvidia-smi -mig 0), or several ranks of one "
-                f"process on a slice (provider='loopback')"
-            )
+            raise ProviderError(f"rank {rank} has {gpu.name}, a slice of a GPU: {SLICES}")
         if gpu.uuid in owner:
             raise ProviderError(
                 f"ranks {owner[gpu.uuid]} and {rank} have the same GPU, {gpu.name}; call "
@@ -107,6 +123,44 @@ def check_gpus(gpus: list[Gpu]) -> None:
         if (gpu.name, gpu.capability) != (first.name, first.capability):
             raise ProviderError(
                 f"rank 0 has {first.name} ({first.capability}), rank {rank} {gpu.name} "
-                f"({gpu.capability}): GPUs of one world must be of one kind, since kernels and "
-                f"tables are chosen for it; leave the others out with CUDA_VISIBLE_DEVICES"
+                f"({gpu.capability}): {KINDS}"
             )
+
+
+def obstacles(gpus: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what keeps GPUs of one machine from making one world, each with its remedy.
+
+    Parameters
+    ----------
+    gpus : sequence of mapping
+        The machine's GPUs as :func:`worldline.primitives.fingerprint.fingerprint` describes them.
+    """
+    if len(gpus) < 2:
+        return []
+    found = []
+    slices = [i for i, gpu in enumerate(gpus) if is_slice(gpu["name"])]
+    if slices:
+        found.append(f"{_numbered(slices)}: {SLICES}")
+    whole = [i for i in range(len(gpus)) if i not in slices]
+    apart = [
+        f"{one} and {other}"
+        for one, other in combinations(whole, 2)
+        if other not in gpus[one]["peers"] or one not in gpus[other]["peers"]
+    ]
+    if apart:
+        found.append(f"GPUs {', '.join(apart)} {PEERS}")
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for i in whole:
+        kinds.setdefault((gpus[i]["name"], gpus[i]["capability"]), []).append(i)
+    if len(kinds) > 1:
+        listed = [
+            f"{_numbered(places)} {name} ({capability})"
+            for (name, capability), places in kinds.items()
+        ]
+        found.append(f"{', '.join(listed)}: {KINDS}")
+    return found
+
+
+def _numbered(places: Sequence[int]) -> str:
+    plural = "s" if len(places) > 1 else ""
+    return f"GPU{plural} {', '.join(map(str, places))}"

@@ -17,7 +17,7 @@ from torch._C import _distributed_c10d as c10d
 
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import ProviderError
-from worldline.primitives.gpus import Gpu, check_gpus, own_gpu
+from worldline.primitives.gpus import PEERS, Gpu, check_gpus, own_gpu
 from worldline.primitives.layout import ArenaLayout
 from worldline.primitives.memory_gpu import DeviceArena, GpuProvider
 
@@ -116,11 +116,7 @@ def _unreachable(rank: int, gpus: list[Gpu]) -> str:
     for peer, gpu in enumerate(gpus):
         other = here.get(gpu.uuid)
         if other not in (None, own) and not torch.cuda.can_device_access_peer(own, other):
-            return (
-                f"ranks {rank} and {peer}: their GPUs cannot reach each other's memory (no peer "
-                "access); use GPUs that `nvidia-smi topo -p2p r` shows as OK, by "
-                "CUDA_VISIBLE_DEVICES; in a virtual machine peer access must be passed through"
-            )
+            return f"ranks {rank} and {peer}: their GPUs {PEERS}"
     return ""
 
 

@@ -16,6 +16,7 @@ from worldline.failures import last_line
 from worldline.kernels.registry import DTYPES, algorithms, dtype_name
 from worldline.launch import run_ranks
 from worldline.primitives.fingerprint import fingerprint
+from worldline.primitives.gpus import obstacles
 from worldline.primitives.memory import PROVIDERS
 from worldline.primitives.memory_host import SHARED, stale_segments
 from worldline.screen import counted, say
@@ -30,7 +31,7 @@ _OPTIONAL = {
 _RANKS = 2
 _SECONDS = 120.0
 _WORKS = "works"
-_EQUAL = f"bits equal on {_RANKS} ranks"
+_EQUAL = "bits equal on "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,8 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``worldline``, ``machine``, ``providers``, ``algorithms`` and ``missing``: plain data.
+        Plain data: ``worldline``, ``machine``, ``shared_memory``, ``gpu_obstacles`` (what keeps
+        GPUs from making one world, with remedies), ``providers``, ``algorithms``, ``missing``.
     """
     machine = fingerprint()
     providers = {name: make().unavailable() for name, make in PROVIDERS.items()}
@@ -73,6 +75,7 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
         "worldline": __version__,
         "machine": machine,
         "shared_memory": _shared_memory(),
+        "gpu_obstacles": obstacles(machine["gpus"]),
         "providers": providers,
         "algorithms": _algorithms(providers, run_kernels),
         "missing": missing,
@@ -102,7 +105,7 @@ def _algorithms(providers: dict[str, str | None], run_kernels: bool) -> list[dic
             if not run_kernels:
                 state, why = "not run", "--no-check"
             elif verdicts[point] == _WORKS:
-                state, why = "works", _EQUAL
+                state, why = "works", _EQUAL + counted(_ranks(provider), "rank")
             else:
                 state, why = "fails", verdicts[point]
             name, dtype = point.split()
@@ -127,10 +130,14 @@ def _points(device_type: str) -> list[str]:
     return [_point(row.name, dtype) for row in rows for dtype in DTYPES]
 
 
+def _ranks(provider: str) -> int:
+    """Say on how many ranks a provider's algorithms are run."""
+    return min(_RANKS, torch.cuda.device_count()) if provider == "torch" else _RANKS
+
+
 def _run_checks(provider: str, points: list[str]) -> dict[str, str]:
     """Give the verdict on every point: works, or the first thing that went wrong on any rank."""
-    ranks = min(_RANKS, torch.cuda.device_count()) if provider == "torch" else _RANKS
-    outcomes = run_ranks(_check_rank, ranks, timeout=_SECONDS, provider=provider)
+    outcomes = run_ranks(_check_rank, _ranks(provider), timeout=_SECONDS, provider=provider)
     for outcome in sorted(outcomes, key=lambda outcome: outcome.order):
         if outcome.failure is not None:
             why = f"rank {outcome.rank}: {last_line(outcome.failure)}"
@@ -171,6 +178,8 @@ def _show(report: dict[str, Any], console: Console) -> None:
     for index, gpu in enumerate(machine["gpus"]):
         words = f"GPU {index}: {gpu['name']}, sm {gpu['capability']}, peers {gpu['peers']}"
         say(console, words, indent=1)
+    for obstacle in report["gpu_obstacles"]:
+        say(console, obstacle, indent=1)
     memory = report["shared_memory"]
     free, whole = memory["free"] >> 20, memory["bytes"] >> 20
     say(console, f"shared memory: {free} of {whole} MiB free", indent=1)
@@ -192,7 +201,7 @@ def _show_algorithms(rows: list[dict[str, Any]], console: Console) -> None:
         table.add_column(heading)
     for row in rows:
         reason = row["reason"]
-        if len(reason) > len(_EQUAL):
+        if not reason.startswith(_EQUAL) and len(reason) > len(_EQUAL):
             reason = notes.setdefault(reason, f"note {len(notes) + 1}")
         table.add_row(row["provider"], row["algorithm"], row["dtype"], row["state"], reason)
     console.print(table)

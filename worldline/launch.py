@@ -127,7 +127,8 @@ def run_ranks(
     whole_number("ranks", ranks, 1, MAX_WORLD)
     if timeout is not None:
         timeout = seconds("timeout", timeout)
-    options["provider"] = options.get("provider") or default_provider(ranks)
+    if options.get("provider") is None:
+        options["provider"] = default_provider(ranks)
     work = _pack(fn, args, options)
     # A socket of our own: left to itself the store would listen on every interface.
     server = socket.create_server(("127.0.0.1", 0))

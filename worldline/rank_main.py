@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore
 
+from worldline.primitives.errors import ProviderError
 from worldline.rank_server import MODE
 from worldline.startup import Launcher, init, set_launcher
 
@@ -92,10 +93,16 @@ def _be_rank(provider: str, work: bytes, rank: int, size: int, port: int, writer
 
 def _place(provider: str, rank: int) -> AbstractContextManager[Any]:
     """Give the rank its GPU, or its stream of the shared one."""
-    if provider == "torch":
-        torch.cuda.set_device(rank)
-    if provider == "loopback" and torch.cuda.is_available():
+    if provider == "host" or not torch.cuda.is_available():
+        return nullcontext()  # init() says what is missing.
+    if provider == "loopback":
         return torch.cuda.stream(torch.cuda.Stream())
+    if rank >= torch.cuda.device_count():
+        raise ProviderError(
+            f"rank {rank} has no GPU of its own: torch sees {torch.cuda.device_count()}; start no "
+            f"more ranks than there are GPUs, or all on one GPU with provider='loopback'"
+        )
+    torch.cuda.set_device(rank)
     return nullcontext()
 
 

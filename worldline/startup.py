@@ -138,8 +138,9 @@ def init(
     rendezvous.agree("init")
     settings = {
         "provider": name,
-        "arena_bytes": size,
+        # Before the size of an arena, whose default depends on it.
         "lanes": lanes,
+        "arena_bytes": size,
         "dtypes": [dtype_name(dtype) for dtype in declared],
         "timeout": seconds,
         "debug": debug,
@@ -181,12 +182,14 @@ def _declared(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
     if dtypes is None:
         return list(DTYPES)
     known = ", ".join(dtype_name(dtype) for dtype in DTYPES)
-    if isinstance(dtypes, torch.dtype) or not isinstance(dtypes, Iterable) or not list(dtypes):
+    # Once: an iterator would be empty the second time.
+    chosen = list(dtypes) if isinstance(dtypes, Iterable) and not isinstance(dtypes, str) else []
+    if not chosen:
         raise InvalidArgument("dtypes", dtypes, f"must be a sequence of dtypes among {known}")
-    for dtype in dtypes:
-        if dtype not in DTYPES:
+    for dtype in chosen:
+        if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
             raise InvalidArgument("dtypes", dtype, f"must be among {known}")
-    return [dtype for dtype in DTYPES if dtype in list(dtypes)]
+    return [dtype for dtype in DTYPES if dtype in chosen]
 
 
 def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> Launcher:

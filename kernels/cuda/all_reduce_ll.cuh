@@ -113,26 +113,21 @@ WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
   if (a.launch_point == 0) launch_successor();
   Exchange<RANK, WORLD> exchange(a);
   const u32 thread = exchange.thread;
-  const bool first = thread < a.items;
   Words mine{0, 0};
-  if (first) mine = load_item<DTYPE, WIDE>(a.source, thread, a.count);
+  if (thread < a.items) mine = load_item<DTYPE, WIDE>(a.source, thread, a.count);
   exchange.begin();
-  auto finish = [&](u64 item) {
-    const Words sum = exchange.template reduce<DTYPE>(0, item, mine);
-    store_item<DTYPE, WIDE>(a.target, item, a.count, exchange.alive ? sum : nan_words<DTYPE>());
+  auto input = [&](u64 item) {
+    return item == thread ? mine : load_item<DTYPE, WIDE>(a.source, item, a.count);
   };
 
-  if (first) exchange.send_to_all(0, thread, mine);
-  if constexpr (LOOPS)
-    for (u64 item = u64(thread) + exchange.threads; item < a.items; item += exchange.threads)
-      exchange.send_to_all(0, item, load_item<DTYPE, WIDE>(a.source, item, a.count));
+  each<LOOPS>(thread, exchange.threads, a.items, [&](u64 item) {
+    exchange.send_to_all(0, item, input(item));
+  });
   exchange.sent();
-  if (first) finish(thread);
-  if constexpr (LOOPS)
-    for (u64 item = u64(thread) + exchange.threads; item < a.items; item += exchange.threads) {
-      mine = load_item<DTYPE, WIDE>(a.source, item, a.count);
-      finish(item);
-    }
+  each<LOOPS>(thread, exchange.threads, a.items, [&](u64 item) {
+    const Words sum = exchange.template reduce<DTYPE>(0, item, input(item));
+    store_item<DTYPE, WIDE>(a.target, item, a.count, exchange.alive ? sum : nan_words<DTYPE>());
+  });
   exchange.leave();
 }
 

@@ -35,6 +35,7 @@ inline void block_barrier() {
   if (place.meet) place.meet(place.where);
 }
 inline void pause() { std::this_thread::yield(); }
+inline u32 not_before_here(u32 x) { return x; }
 inline void wait_for_predecessor() {}
 inline void launch_successor() {}
 inline void fence_system() { std::atomic_thread_fence(std::memory_order_acq_rel); }
@@ -48,9 +49,7 @@ inline u64 load_u64(const u64* p) { return shared(p).load(std::memory_order_rela
 inline void store_u64(u64* p, u64 v) { shared(p).store(v, std::memory_order_relaxed); }
 inline void store_release_u64(u64* p, u64 v) { shared(p).store(v, std::memory_order_release); }
 inline u64 exchange_u64(u64* p, u64 v) { return shared(p).exchange(v, std::memory_order_relaxed); }
-inline u32 exchange_u32_if(bool condition, u32* p, u32 v) {
-  return condition ? shared(p).exchange(v, std::memory_order_relaxed) : 0;
-}
+inline u32 exchange_u32(u32* p, u32 v) { return shared(p).exchange(v, std::memory_order_relaxed); }
 inline void store_u32(u32* p, u32 v) { shared(p).store(v, std::memory_order_relaxed); }
 inline void store_pair(void* p, Pair v) {
   store_u64(static_cast<u64*>(p), v.first);

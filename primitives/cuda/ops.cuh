@@ -59,19 +59,16 @@ WL_DEVICE u64 exchange_u64(u64* p, u64 v) {
                : "memory");
   return old;
 }
-// Where the condition fails: 0. Predicated, since a branch would make the compiler wait here for what
-// it has asked for before.
-WL_DEVICE u32 exchange_u32_if(bool condition, u32* p, u32 v) {
+WL_DEVICE u32 exchange_u32(u32* p, u32 v) {
   u32 old;
-  asm volatile(
-      "{ .reg .pred p; setp.ne.u32 p, %3, 0; mov.u32 %0, 0; @p atom.relaxed.sys.global.exch.b32 %0, [%1], %2; }"
-      : "=&r"(old)
-      : "l"(p), "r"(v), "r"(u32(condition))
-      : "memory");
+  asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(p), "r"(v)
+               : "memory");
   return old;
 }
-// The word is this block's own for the launch: a weak store, ordered by the kernel's end.
-WL_DEVICE void store_u32(u32* p, u32 v) { asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+// The word is this block's own for the launch: a plain store, ordered by the kernel's end.
+WL_DEVICE void store_u32(u32* p, u32 v) { *p = v; }
 WL_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 WL_DEVICE u64 clock_ns() {
   u64 t;
@@ -84,6 +81,11 @@ WL_DEVICE u32 block_threads() { return blockDim.x; }
 WL_DEVICE u32 block_index() { return blockIdx.x; }
 WL_DEVICE u32 grid_blocks() { return gridDim.x; }
 WL_DEVICE void pause() {}
+// The value, which the compiler may not ask for any earlier: it would wait for a load or an atomic.
+WL_DEVICE u32 not_before_here(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
 // Programmatic dependent launch: wait until the predecessor has ended and its writes are visible;
 // let the successor start. Without the launch attribute, and before sm_90, both do nothing.

@@ -12,6 +12,7 @@ import torch
 
 import worldline
 from worldline.kernels.registry import algorithms
+from worldline.primitives.cuda_driver import DriverError
 
 INT32 = torch.ones(4, dtype=torch.int32)
 X = torch.ones(4)
@@ -216,9 +217,13 @@ def test_spawn_refuses_a_function_of_a_session() -> None:
         worldline.CollectiveTimeout("all_reduce", 0, 1, 2, 3, 4, 5, 6, 7.5),
         worldline.RendezvousTimeout("init", [1, 2], 3.0),
         worldline.RankFailed(1, "why"),
+        worldline.CollectiveAborted("barrier", 1, 0),
+        worldline.LaneOverlap("all_reduce", 0, 1, 3),
+        DriverError("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY"),
     ],
 )
 def test_errors_travel_between_processes(error: worldline.WorldlineError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
+    assert vars(again).keys() == vars(error).keys()
     assert str(again).replace("'3'", "3") == str(error)

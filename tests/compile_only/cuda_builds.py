@@ -1,0 +1,193 @@
+"""The CUDA kernels compiled by NVRTC, without a GPU: which, and what came of each."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from tests.compile_only import sass
+from tests.compile_only.flow import Flow, Instruction
+from worldline.primitives import nvrtc
+
+SOURCE = Path(__file__).resolve().parents[2] / "kernels/cuda/all_reduce_ll.cu"
+ARCHITECTURES = (80, 86, 89, 90, 100, 120)
+KERNELS = ("one_shot", "two_shot")
+PER_ITEM = (2, 4, 4)
+"""Elements of an item, by the dtype's code."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """What NVRTC compiles at once: every kernel of one rank.
+
+    Parameters
+    ----------
+    arch : int
+        Compute capability, as 90.
+    world, rank : int
+        Ranks, and which of them.
+    """
+
+    arch: int
+    world: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class CudaCase:
+    """One kernel of a module: its entry point, and the code of its dtype.
+
+    ``wide`` kernels may load and store whole items; those with ``loops`` have more than one to a
+    thread.
+    """
+
+    module: Module
+    kernel: str
+    dtype: int
+    wide: bool
+    loops: bool
+
+    @property
+    def expression(self) -> str:
+        """The kernel's C++ name."""
+        forms = ", ".join(str(form).lower() for form in (self.wide, self.loops))
+        return f"{self.kernel}<{self.dtype}, {forms}>"
+
+    @property
+    def shots(self) -> int:
+        """Times that data crosses the link one after another."""
+        return 1 if self.kernel == "one_shot" else 2
+
+    @property
+    def peers(self) -> int:
+        """The other ranks."""
+        return self.module.world - 1
+
+    def __str__(self) -> str:
+        module = self.module
+        return f"{self.expression} sm_{module.arch} rank {module.rank} of {module.world}"
+
+
+Kernel = tuple[str, int, bool, bool]
+EVERY_KERNEL: tuple[Kernel, ...] = tuple(
+    itertools.product(KERNELS, range(3), (False, True), (False, True))
+)
+
+
+def modules() -> list[Module]:
+    """List the modules: every architecture, 2, 3 and 8 ranks, and which rank changes."""
+    return [
+        Module(arch, world, (world - 1 + place) % world)
+        for place, arch in enumerate(ARCHITECTURES)
+        for world in (2, 3, 8)
+    ]
+
+
+@dataclass(frozen=True)
+class CudaBuild:
+    """What came of compiling one kernel.
+
+    Parameters
+    ----------
+    case : CudaCase
+        What was compiled.
+    flow : Flow
+        The kernel's own SASS.
+    called : tuple of Flow
+        That of the functions that it calls.
+    registers, stack : int
+        Of each thread; the stack, where spilled registers go, in bytes.
+    """
+
+    case: CudaCase
+    flow: Flow
+    called: tuple[Flow, ...]
+    registers: int
+    stack: int
+
+    @cached_property
+    def all_code(self) -> list[Instruction]:
+        """Every instruction, those of called functions included."""
+        return [i for flow in (self.flow, *self.called) for i in flow.code]
+
+
+def expressions(kernels: Iterable[Kernel] = EVERY_KERNEL) -> tuple[str, ...]:
+    """Return the C++ names of kernels."""
+    module = Module(0, 0, 0)
+    return tuple(CudaCase(module, *kernel).expression for kernel in kernels)
+
+
+def compile_module(
+    module: Module,
+    kernels: Sequence[Kernel] = EVERY_KERNEL,
+    source: Path = SOURCE,
+) -> list[CudaBuild]:
+    """Compile kernels of a module and parse what came of them."""
+    macros = (f"WL_WORLD={module.world}", f"WL_RANK={module.rank}")
+    cubin = nvrtc.compile_cubin(source, f"sm_{module.arch}", macros, expressions(kernels))
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin.code)
+        file.flush()
+        code = sass.functions(tool("nvdisasm", "-c", file.name))
+        usage = tool("cuobjdump", "-res-usage", file.name)
+    used = {
+        symbol: (int(registers), int(stack))
+        for symbol, registers, stack in re.findall(
+            r"Function (\w+):\s+REG:(\d+) STACK:(\d+)", usage
+        )
+    }
+    builds = []
+    for kernel in kernels:
+        case = CudaCase(module, *kernel)
+        symbol = cubin.names[case.expression]
+        functions = dict(code[symbol])
+        own = functions.pop("")
+        builds.append(CudaBuild(case, own, tuple(functions.values()), *used[symbol]))
+    return builds
+
+
+@cache
+def every_build() -> tuple[CudaBuild, ...]:
+    """Compile every module once a session."""
+    # The largest first, so that both threads have work until the end.
+    largest_first = sorted(modules(), key=lambda module: -module.world)
+    with ThreadPoolExecutor(2) as pool:
+        return tuple(
+            build for builds in pool.map(compile_module, largest_first) for build in builds
+        )
+
+
+def tool(name: str, *arguments: str) -> str:
+    """Run a disassembler of Triton's wheel."""
+    import triton
+
+    path = Path(triton.__file__).parent / "backends/nvidia/bin" / name
+    command = [str(path), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def copy_sources(place: Path, header: str = "", old: str = "", new: str = "") -> Path:
+    """Copy the kernels and their headers into one folder, with an edit; return the kernels' file.
+
+    Raises
+    ------
+    AssertionError
+        Where the header's old text does not occur exactly once: the source has moved on.
+    """
+    for folder in (SOURCE.parent, nvrtc.HEADERS):
+        for file in folder.glob("*.cu*"):
+            shutil.copy(file, place / file.name)
+    if header:
+        text = (place / header).read_text()
+        found = text.count(old)
+        assert found == 1, f"{header} holds {found} times, not once: {old!r}"
+        (place / header).write_text(text.replace(old, new))
+    return place / SOURCE.name

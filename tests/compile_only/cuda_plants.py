@@ -1,0 +1,193 @@
+"""Defects of CUDA code that only the compiled kernel shows, each planted to see its rule catch it.
+
+A defect is an edit of one header in a copy of the sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.compile_only.cuda_builds import Module
+
+WIDE = ("one_shot", 0, True, True)
+HOPPER = Module(90, 2, 0)
+NARROW = ("one_shot", 0, False, True)
+
+
+@dataclass(frozen=True)
+class CudaPlant:
+    """One defect.
+
+    Parameters
+    ----------
+    rule : str
+        The rule that must catch it.
+    header : str
+        Where; the file's name.
+    old, new : str
+        The edit; ``old`` occurs once in the file.
+    kernel : tuple
+        Entry point, dtype's code and width of the kernel to compile.
+    module : Module
+        For what.
+    """
+
+    rule: str
+    header: str
+    old: str
+    new: str
+    kernel: tuple[str, int, bool] = WIDE
+    module: Module = HOPPER
+
+
+_TWO_STORES = "st.relaxed.sys.global.b64 [%0], %1; st.relaxed.sys.global.b64 [%0+8], %2;"
+_WORDS = "const u32* p = static_cast<const u32*>(base) + 2 * item;\n    const u64 both = "
+
+CUDA_PLANTS = {
+    "a slot in two stores": CudaPlant(
+        "slots_take_one_access",
+        "ops.cuh",
+        "st.relaxed.sys.global.v2.b64 [%0], {%1, %2};",
+        _TWO_STORES,
+    ),
+    "a slot in a weak store": CudaPlant(
+        "slots_take_one_access",
+        "ops.cuh",
+        "st.relaxed.sys.global.v2.b64",
+        "st.global.v2.b64",
+    ),
+    "a peer that is left out": CudaPlant(
+        "slots_take_one_access",
+        "all_reduce_ll.cuh",
+        "for (int step = 1; step < WORLD; ++step) send(",
+        "for (int step = 2; step < WORLD; ++step) send(",
+        kernel=("two_shot", 1, True, True),
+        module=Module(100, 3, 2),
+    ),
+    "a block-wide barrier in a wait": CudaPlant(
+        "each_thread_spins_alone", "ll.cuh", "    pause();\n", "    block_barrier();\n"
+    ),
+    "a wait that looks once": CudaPlant(
+        "waiting_loops_look_again", "ll.cuh", "    seen = load_pair(slot);\n", ""
+    ),
+    "an epoch that moves without a block-wide barrier": CudaPlant(
+        "epoch_moves_after_all_have_read_it",
+        "epochs.cuh",
+        "  block_barrier();\n  const u32 grid",
+        "  const u32 grid",
+    ),
+    "a fence before the barrier that gathers zeroes": CudaPlant(
+        "zeroes_are_out_before_sends",
+        "epochs.cuh",
+        "  block_barrier();\n  fence_system();\n",
+        "  fence_system();\n  block_barrier();\n",
+    ),
+    "zeroes without a fence": CudaPlant(
+        "zeroes_are_out_before_sends", "epochs.cuh", "  fence_system();\n", ""
+    ),
+    "a mark that every thread sets": CudaPlant(
+        "the_lane_is_entered_once",
+        "overlap.cuh",
+        "return thread_index() == 0 ? exchange_u32(busy_word(arena), 1) : 0;",
+        "return exchange_u32(busy_word(arena), 1);",
+    ),
+    "a mark that is asked for at once": CudaPlant(
+        "nobody_waits_for_the_mark",
+        "overlap.cuh",
+        "if (not_before_here(found))",
+        "if (found)",
+        module=Module(100, 2, 0),
+    ),
+    "a mark before the sends": CudaPlant(
+        "nobody_waits_for_the_mark",
+        "all_reduce_ll.cuh",
+        "    epoch = epoch_after(word);\n",
+        """    epoch = epoch_after(word);
+    if (thread_index() == 0) exchange_u32(epoch_word(own, block_index()) + 2 * MAX_BLOCKS, 1);
+""",
+    ),
+    "an array that is indexed at run time": CudaPlant(
+        "registers_suffice",
+        "all_reduce_ll.cuh",
+        "  Words mine{0, 0};\n",
+        """  volatile u32 kept[32];
+  kept[exchange.threads & 31] = exchange.threads;
+  Words mine{0, kept[thread & 31] & 0};
+""",
+    ),
+    "a sum contracted with a product": CudaPlant(
+        "sums_are_plain", "ops.cuh", "return __fadd_rn(a, b);", "return a + b * 1.5f;"
+    ),
+    "a sum that flushes subnormals": CudaPlant(
+        "sums_are_plain",
+        "ops.cuh",
+        "return __fadd_rn(a, b);",
+        'float c; asm("add.ftz.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c;',
+    ),
+    "a sum that starts at zero": CudaPlant(
+        "sums_are_plain",
+        "all_reduce_ll.cuh",
+        """      if (rank == 0)
+        total = unpack<DTYPE>(data);
+      else
+        accumulate""",
+        """      if (rank == 0) total = {};
+      accumulate""",
+    ),
+    "a fence for the own GPU": CudaPlant(
+        "scopes_reach_the_system", "ops.cuh", "fence.acq_rel.sys;", "fence.acq_rel.gpu;"
+    ),
+    "a mark for the own GPU": CudaPlant(
+        "scopes_reach_the_system",
+        "ops.cuh",
+        "atom.relaxed.sys.global.exch.b32",
+        "atom.relaxed.gpu.global.exch.b32",
+    ),
+    "an input cached as constant": CudaPlant(
+        "scopes_reach_the_system",
+        "vectors.cuh",
+        "static_cast<const u64*>(base)[item];",
+        "__ldg(static_cast<const u64*>(base) + item);",
+    ),
+    "wide items loaded narrowly": CudaPlant(
+        "items_take_the_access_they_may",
+        "vectors.cuh",
+        "const u64 both = static_cast<const u64*>(base)[item];",
+        f"{_WORDS}u64(p[1]) << 32 | p[0];",
+    ),
+    "narrow items loaded widely": CudaPlant(
+        "items_take_the_access_they_may",
+        "vectors.cuh",
+        "load_item(const void* base, u64 item, u64 count) {\n  if constexpr (WIDE) {",
+        "load_item(const void* base, u64 item, u64 count) {\n  if constexpr (true) {",
+        kernel=NARROW,
+    ),
+    "no wait for the predecessor": CudaPlant(
+        "launches_depend", "ops.cuh", 'asm volatile("griddepcontrol.wait;" ::: "memory");', ""
+    ),
+    "a load before the wait": CudaPlant(
+        "launches_depend",
+        "all_reduce_ll.cuh",
+        "all_reduce_ll_one_shot(const AllReduce& a) {\n",
+        """all_reduce_ll_one_shot(const AllReduce& a) {
+  if (!lane_alive(a.lane.base[RANK])) return;
+""",
+    ),
+    "a successor that is never launched early": CudaPlant(
+        "launches_depend",
+        "ops.cuh",
+        'asm volatile("griddepcontrol.launch_dependents;" ::: "memory");',
+        "",
+    ),
+    "a successor launched before the sends instead of after": CudaPlant(
+        "launches_depend",
+        "all_reduce_ll.cuh",
+        "    exchange.send_to_all(0, item, input(item));\n  });\n  exchange.sent();\n",
+        """    if (a.launch_point == 1) launch_successor();
+    exchange.send_to_all(0, item, input(item));
+  });
+  exchange.sent();
+""",
+        module=Module(120, 2, 1),
+    ),
+}

@@ -1,0 +1,261 @@
+"""What must hold of each CUDA kernel. A rule returns what breaks it, as lines for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from tests.compile_only.cuda_builds import PER_ITEM, CudaBuild
+from tests.compile_only.flow import Flow, Instruction
+from tests.compile_only.rules import (
+    BLOCK_BARRIER,
+    EXCHANGE,
+    FENCE,
+    LL_LOAD,
+    LL_STORE,
+    WEAK_128,
+    WORD_LOAD,
+    opcode,
+)
+
+REGISTERS = {2: 64, 3: 64, 8: 96}
+"""By world: 128, which launches reckon with, less a margin."""
+# The arena's words are reached by computed addresses, a caller's tensors by pointers.
+WORD_STORE = opcode(r"ST\.E")
+ITEM_STORE = opcode(r"STG\.E(\.64|\.U16)?")
+ITEM_LOAD = opcode(r"LDG\.E(\.64|\.U16)?")
+MEMORY = opcode(r"(LD|LDG|ST|STG|ATOM|ATOMG|RED)\b.*")
+WAIT_FOR_PREDECESSOR = opcode(r"ACQBULK")
+LAUNCH_SUCCESSOR = opcode(r"PREEXIT")
+
+
+def _zeroes(instruction: Instruction) -> bool:
+    return LL_STORE(instruction) and instruction.operands.endswith(", RZ")
+
+
+def _sends(instruction: Instruction) -> bool:
+    return LL_STORE(instruction) and not _zeroes(instruction)
+
+
+def _clock(instruction: Instruction) -> bool:
+    return "SR_GLOBALTIMER" in instruction.operands
+
+
+def _expect(what: str, found: int, wanted: int) -> list[str]:
+    return [] if found == wanted else [f"{found} {what}, not {wanted}"]
+
+
+def _lines(what: str, flow: Flow, places: Iterable[int]) -> list[str]:
+    return [f"{what}: {flow.code[i]}" for i in sorted(places)]
+
+
+def slots_take_one_access(build: CudaBuild) -> list[str]:
+    """Each slot is written by one strong 128-bit store, and looked at and polled by such loads."""
+    flow, case = build.flow, build.case
+    sends = len(flow.find(_sends))
+    # Loops that send may be unrolled.
+    least = case.shots * case.peers
+    wrong = sends < least or sends % case.peers or (not case.loops and sends != least)
+    # In the functions called, on the way to an error, nothing is as wide as a slot.
+    elsewhere = [str(i) for part in build.called for i in part.code if ".128" in i.opcode]
+    return [
+        *([f"{sends} stores that send, to {case.peers} peers"] if wrong else []),
+        *_expect("stores that clear", len(flow.find(_zeroes)), 1),
+        *_expect("loads", len(flow.find(LL_LOAD)), 2 * case.shots * case.peers),
+        *_lines("weak", flow, flow.find(WEAK_128)),
+        *elsewhere,
+    ]
+
+
+def each_thread_spins_alone(build: CudaBuild) -> list[str]:
+    """A slot's load is in a loop that holds no block-wide barrier, or is the first look at it."""
+    flow, case, broken, looks = build.flow, build.case, [], 0
+    for i in flow.find(LL_LOAD):
+        loop = flow.innermost_loop(i)
+        looks += not loop
+        if any(map(BLOCK_BARRIER, loop)):
+            broken.append(f"not in a loop of its own: {flow.code[i]}")
+    most = 0 if case.loops else case.shots * case.peers
+    return [*broken, *([f"{looks} loads in no loop, not {most}"] if looks > most else [])]
+
+
+def waiting_loops_look_again(build: CudaBuild) -> list[str]:
+    """Each receive has a loop that reads the clock, never twice without a look at the slot."""
+    flow, case = build.flow, build.case
+    clocks, polls = flow.find(_clock), flow.find(LL_LOAD)
+    waits = [i for i in clocks if i in flow.after([i])]
+    blind = [i for i in waits if i in flow.after([i], polls)]
+    return [
+        *_expect("waiting loops", len(waits), case.shots * case.peers),
+        *_expect("reads of the clock", len(clocks), len(waits)),
+        *_lines("again without a look", flow, blind),
+    ]
+
+
+def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
+    """Between the load of the epoch and its store: a block-wide barrier."""
+    flow = build.flow
+    early = flow.unseparated(WORD_LOAD, BLOCK_BARRIER, WORD_STORE)
+    return [
+        *_expect("loads of the epoch", len(flow.find(WORD_LOAD)), 1),
+        *_expect("stores of epochs and marks", len(flow.find(WORD_STORE)), 2),
+        *(f"no block-wide barrier before {line}" for line in early),
+    ]
+
+
+def zeroes_are_out_before_sends(build: CudaBuild) -> list[str]:
+    """From the clearing before the wrap: a block-wide barrier, then a fence, then the sends."""
+    flow = build.flow
+    return [
+        *(f"no barrier before {i}" for i in flow.unseparated(_zeroes, BLOCK_BARRIER, FENCE)),
+        *(f"no fence before {i}" for i in flow.unseparated(_zeroes, FENCE, _sends)),
+    ]
+
+
+def the_lane_is_entered_once(build: CudaBuild) -> list[str]:
+    """One exchange marks the block busy, on one thread: a second thread's would find its mark."""
+    flow = build.flow
+    marks = flow.find(EXCHANGE)
+    ends = [i for i in flow.live if flow.code[i].opcode == "EXIT"]
+    past = flow.after([0], marks)
+    everyone = [i for i in marks if not flow.code[i].guard and not past & set(ends)]
+    return [
+        *_expect("marks of a busy block", len(marks), 1),
+        *_lines("every thread marks", flow, everyone),
+    ]
+
+
+def nobody_waits_for_the_mark(build: CudaBuild) -> list[str]:
+    """The mark comes after the sends, and what it found is asked for after the outputs.
+
+    Instructions wait for scoreboards, which a load and the exchange may share: an exchange before
+    the sends can hold them up though nobody asks for its result.
+    """
+    flow, case = build.flow, build.case
+    outputs, sends = set(flow.find(ITEM_STORE)), set(flow.find(_sends))
+    held: list[str] = []
+    for mark in flow.find(EXCHANGE):
+        asks = [i for i in _readers(flow, mark) if outputs & flow.after([i])]
+        later = len(sends & flow.after([mark]))
+        held += _lines("asked for before the outputs", flow, asks)
+        held += _expect("sends after the mark", later, (case.shots - 1) * case.peers)
+    return held
+
+
+def _readers(flow: Flow, exchange: int) -> list[int]:
+    """List the instructions that read the register of an exchange's result."""
+    register = re.compile(rf"{flow.code[exchange].operands.split(',')[1].strip()}\b")
+    written = {i for i in flow.live if register.match(flow.code[i].operands)}
+    reached = flow.after([exchange], written) | {exchange}
+    following = {n for i in reached for n in flow.successors[i]}
+    rest = {i: flow.code[i].operands.partition(",")[2] for i in following & written}
+    rest |= {i: flow.code[i].operands for i in following - written}
+    return [i for i, text in rest.items() if re.search(rf"\b{register.pattern}", text)]
+
+
+def registers_suffice(build: CudaBuild) -> list[str]:
+    """No spills, no stack, and no more registers than the launch reckons with."""
+    most = REGISTERS[build.case.module.world]
+    return [
+        *(str(i) for i in build.all_code if re.match(r"(STL|LDL)\b", i.opcode)),
+        *_expect("bytes of stack", build.stack, 0),
+        *([f"{build.registers} registers, not {most}"] if build.registers > most else []),
+    ]
+
+
+def sums_are_plain(build: CudaBuild) -> list[str]:
+    """Additions alone: nothing flushed, contracted or rounded another way."""
+    case = build.case
+    # Conversions of halves are additions of -0; a zero factor is a way to move a constant; the
+    # reciprocals are of integer divisions.
+    known = re.compile(
+        r"FADD|F2FP(\.B?F16)?(\.F32)?\.PACK_AB|I2F\.U?\d*\.?RP|MUFU\.RCP|F2I\..*TRUNC.*"
+    )
+    floats = [i for i in build.all_code if re.match(r"(U?F|H|I2F|MUFU|D(ADD|MUL|FMA))", i.opcode)]
+    wrong = [
+        i
+        for i in floats
+        if not known.fullmatch(i.opcode)
+        and not (i.opcode == "HADD2.F32" and ", -RZ, " in i.operands)
+        and not (i.opcode.startswith("HFMA2") and re.search(r", -?RZ, -?RZ, ", i.operands))
+    ]
+    additions = sum(i.opcode == "FADD" for i in build.all_code)
+    return [
+        *map(str, wrong),
+        *_expect("additions", additions, PER_ITEM[case.dtype] * case.peers),
+    ]
+
+
+def scopes_reach_the_system(build: CudaBuild) -> list[str]:
+    """Whatever has an order or is an atomic has system scope; nothing is cached as constant."""
+    ordered = re.compile(r".*\.STRONG\b|(ATOM|ATOMG|RED|MEMBAR|FENCE)\b")
+    return [
+        str(i)
+        for i in build.all_code
+        if (ordered.match(i.opcode) and ".SYS" not in i.opcode)
+        or re.search(r"\.(GPU|CTA|SM|CONSTANT|VC)\b", i.opcode)
+    ]
+
+
+def items_take_the_access_they_may(build: CudaBuild) -> list[str]:
+    """A wide item is loaded and stored by 64 bits, another by its elements: it may lie anywhere."""
+    flow, case = build.flow, build.case
+    width = ".64" if case.wide else ("", ".U16", ".U16")[case.dtype]
+    each = 1 if case.wide else PER_ITEM[case.dtype]
+    wanted = opcode(r"(LDG|STG)\.E" + re.escape(width))
+    loads, stores = flow.find(ITEM_LOAD), flow.find(ITEM_STORE)
+    # One-shot loads a thread's first item; with loops others as well, to send and again to add.
+    least = each * ((3 if case.loops else 1) if case.shots == 1 else case.peers + 1)
+    few = len(loads) < least or (not case.loops and len(loads) > least)
+    return [
+        *([f"{len(loads)} loads of items, not {least}"] if few else []),
+        *_expect("stores of items", len(stores), each * (1 if case.shots == 1 else case.peers + 1)),
+        *_lines("not as wide", flow, (i for i in [*loads, *stores] if not wanted(flow.code[i]))),
+    ]
+
+
+def launches_depend(build: CudaBuild) -> list[str]:
+    """From sm_90 on: memory waits for the predecessor, the successor starts early or after sends.
+
+    Before sm_90 there is no dependent launch, and kernels follow each other without it.
+    """
+    flow = build.flow
+    waits, launches = flow.find(WAIT_FOR_PREDECESSOR), flow.find(LAUNCH_SUCCESSOR)
+    if build.case.module.arch < 90:
+        return _lines("not before sm_90", flow, [*waits, *launches])
+    before = flow.after([0], waits) | {0}
+    sends, first = set(flow.find(_sends)), build.case.peers
+    second = (build.case.shots - 1) * build.case.peers
+    late = [i for i in launches if len(sends & flow.after([i])) <= second]
+    early = [i for i in launches if len(sends & flow.after([i])) >= first + second]
+    return [
+        *_expect("waits for the predecessor", len(waits), 1),
+        *_lines("before the wait", flow, (i for i in before if MEMORY(flow.code[i]))),
+        *_lines("before the wait", flow, (i for i in launches if i in before)),
+        *_expect("launches of the successor before the sends", len(early), 1),
+        *_expect("launches of the successor after the sends", len(late), 1),
+    ]
+
+
+CUDA_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
+    slots_take_one_access,
+    each_thread_spins_alone,
+    waiting_loops_look_again,
+    epoch_moves_after_all_have_read_it,
+    zeroes_are_out_before_sends,
+    the_lane_is_entered_once,
+    nobody_waits_for_the_mark,
+    registers_suffice,
+    sums_are_plain,
+    scopes_reach_the_system,
+    items_take_the_access_they_may,
+    launches_depend,
+)
+
+
+def broken(
+    rule: Callable[[CudaBuild], list[str]], builds: Iterable[CudaBuild]
+) -> dict[str, list[str]]:
+    """Return what breaks a rule, by case."""
+    found = {str(build.case): rule(build) for build in builds}
+    return {case: lines for case, lines in found.items() if lines}
