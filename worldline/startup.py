@@ -32,12 +32,25 @@ _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True)
 class Launcher:
-    """Who started this process: a store that all ranks reach, and this process's place."""
+    """Who started this process: a store that all ranks reach, and this process's place.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    rank, size : int
+        This process's rank, and how many there are.
+    timeout : float, optional
+        The process group's own, in seconds.
+    local_rank : int, optional
+        This process's place on its machine, where torchrun says it.
+    """
 
     store: dist.Store
     rank: int
     size: int
     timeout: float | None = None
+    local_rank: int | None = None
 
 
 _launcher: Launcher | None = None
@@ -78,7 +91,8 @@ def init(
     provider : str, optional
         Where symmetric memory comes from: ``"torch"`` (one process to a GPU), ``"loopback"``
         (ranks of one process on one GPU) or ``"host"`` (the CPU). By default the environment
-        variable ``WORLDLINE_PROVIDER``, else what this machine has.
+        variable ``WORLDLINE_PROVIDER``, else what this machine has. On GPUs a rank's device is
+        torch's current one; torchrun's processes that have chosen none get that of ``LOCAL_RANK``.
     timeout : float or timedelta, optional
         Deadline of every device-side wait and of every meeting, in seconds. By default the process
         group's own timeout, else 600.
@@ -127,6 +141,8 @@ def init(
     seconds = asked or launcher.timeout or DEFAULT_TIMEOUT
     size = source.default_bytes(len(members)) // lanes if arena_bytes is None else arena_bytes
     layout = ArenaLayout(len(members), size)
+    if source.device_type == "cuda":
+        _take_gpu(launcher.local_rank)
     source.prepare()
     rendezvous = Rendezvous(
         launcher.store,
@@ -218,7 +234,8 @@ def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> La
     except dist.DistError as error:
         raise RendezvousTimeout("init: the launcher's store", [], limit) from error
     restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    set_launcher(Launcher(dist.PrefixStore(f"run{restart}", store), rank, size))
+    local = _local_rank()
+    set_launcher(Launcher(dist.PrefixStore(f"run{restart}", store), rank, size, None, local))
     assert _launcher is not None
     return _launcher
 
@@ -236,7 +253,21 @@ def _from_group(group: dist.ProcessGroup | None) -> Launcher:
         global_ranks.index(rank),
         len(global_ranks),
         _group_timeout(chosen),
+        _local_rank(),
     )
+
+
+def _local_rank() -> int | None:
+    named = os.environ.get("LOCAL_RANK", "")
+    return int(named) if named.isdecimal() else None
+
+
+def _take_gpu(local_rank: int | None) -> None:
+    """Make torchrun's place the current device, for a process that has chosen none."""
+    if local_rank is None or torch.cuda.current_device() != 0:
+        return
+    if local_rank < torch.cuda.device_count():
+        torch.cuda.set_device(local_rank)
 
 
 def _group_timeout(group: Any) -> float | None:

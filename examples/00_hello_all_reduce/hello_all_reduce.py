@@ -12,7 +12,7 @@ import worldline
 
 def hello(world: worldline.World) -> float:
     """Fill a vector with rank + 1, sum it over the ranks and print what came of it."""
-    x = torch.full((1000,), float(world.rank + 1))
+    x = torch.full((1000,), float(world.rank + 1), device=world.device)
     y = world.all_reduce(x)
 
     expected = world.size * (world.size + 1) / 2

@@ -154,6 +154,7 @@ def run_rank(world: World, job: Job) -> RankReport:
     world.barrier()
     start = time.perf_counter()
     embeddings = encoder(job.tokens, all_reduce)
+    world.synchronize()
     seconds = time.perf_counter() - start
     partials = dict(zip(ACTIVATIONS, captured, strict=True))
     trials = tuple(
