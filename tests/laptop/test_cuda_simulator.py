@@ -38,6 +38,28 @@ def test_a_planted_bug_is_caught(simulator: Simulator, bug: str) -> None:
     )
 
 
+# Two digits each: for messages the flag and then the data in memory.
+LITMUS = {
+    "relaxed": {"00", "01", "10", "11"},
+    "release": {"00", "01", "11"},
+    "fence": {"00", "01", "11"},
+    "fence_after_barrier": {"00", "01", "11"},
+    "fence_before_barrier": {"00", "01", "10", "11"},
+    "no_barrier": {"00", "01", "10", "11"},
+    "coherence": {"00", "01", "11"},
+    "own_store": {"10"},
+    "block_barrier": {"10"},
+    "store_buffers": {"00", "01", "10", "11"},
+    "exchange": {"01"},
+    "kernel_end": {"10"},
+}
+
+
+@pytest.mark.parametrize(("name", "outcomes"), LITMUS.items())
+def test_the_memory_shows_what_it_may(simulator: Simulator, name: str, outcomes: set[str]) -> None:
+    assert simulator.litmus(name) == outcomes
+
+
 def test_a_seed_replays(simulator: Simulator) -> None:
     first = simulator.run("small", 0, 12, "single_buffer")
     (seed, what), *_ = first.failures.items()

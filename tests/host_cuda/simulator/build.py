@@ -104,6 +104,17 @@ class Simulator:
         seeds, steps = map(int, re.findall(r"\d+", summary))
         return Outcome(failures, seeds, steps)
 
+    def litmus(self, name: str) -> set[str]:
+        """Return the outcomes that a litmus test of the simulated memory shows over many seeds."""
+        common = self._place / "common"
+        program = common / "litmus"
+        if not program.exists():
+            _compile((HERE / "litmus.cpp", [common]), common / "litmus.o", "-O1")
+            _run(["g++", str(common / "litmus.o"), str(common / "memory.o"), "-o", str(program)])
+        command = [str(program), name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return set(done.stdout.split())
+
 
 def _plant(folder: Path, name: str) -> None:
     bug = BUGS[name]
