@@ -1,0 +1,129 @@
+"""Bugs to plant: each is an edit of a header's real text, and a scenario in which it can show."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Bug(NamedTuple):
+    """One planted bug.
+
+    Parameters
+    ----------
+    header : str
+        The header that is edited.
+    old, new : str
+        The edit; the old text occurs exactly once in the header.
+    scenario : str
+        What runs, a name that ``scenario.cpp`` knows.
+    seeds : int
+        How many seeds from 0 on must do to show it. Rarer bugs get more, so that a change of the
+        kernels, which shuffles what a seed does, rarely hides one.
+    """
+
+    header: str
+    old: str
+    new: str
+    scenario: str
+    seeds: int
+
+
+_ADVANCE = "store_u32(epoch_word(arena, word), epoch);"
+_MEET = "  block_barrier();\n  const u32 grid = grid_blocks();\n"
+_CLEARED = "  block_barrier();\n  fence_system();\n"
+_ONE_SHOT = "void all_reduce_ll_one_shot(const AllReduce& a) {\n"
+_MARK = "exchange_u32(busy_word(arena), 1)"
+
+BUGS = {
+    "single_buffer": Bug("ll.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "small", 30),
+    "one_flag_checked": Bug(
+        "ll.cuh",
+        "u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch",
+        "u32(v.first >> 32) == epoch",
+        "small",
+        20,
+    ),
+    "epoch_does_not_advance": Bug(
+        "epochs.cuh", _ADVANCE, _ADVANCE.replace("epoch)", "epoch - 1)"), "small", 4
+    ),
+    "no_block_barrier_before_advance": Bug(
+        "epochs.cuh", _MEET, _MEET.replace("  block_barrier();\n", ""), "small", 4
+    ),
+    "own_epoch_word_only": Bug(
+        "epochs.cuh", "word < MAX_BLOCKS; word +=", "word < grid; word +=", "grids", 4
+    ),
+    "shared_epoch_word": Bug(
+        "all_reduce_ll.cuh",
+        "load_u32(epoch_word(own, block_index()))",
+        "load_u32(epoch_word(own, 0 * block_index()))",
+        "grids",
+        4,
+    ),
+    "epoch_zero_not_skipped": Bug(
+        "epochs.cuh", "word == 0xffffffffu ? 2u : word + 1", "word + 1", "clears", 4
+    ),
+    "wrap_to_the_same_half": Bug("epochs.cuh", "? 2u : word + 1", "? 1u : word + 1", "clears", 4),
+    "no_clear_before_wrap": Bug(
+        "epochs.cuh", "if (epoch < 0xfffffffeu) return;", "if (epoch != 0) return;", "wrap", 4
+    ),
+    "clear_in_the_last_epoch_only": Bug(
+        "epochs.cuh", "epoch < 0xfffffffeu", "epoch < 0xffffffffu", "wrap", 20
+    ),
+    "clear_the_wrong_half": Bug(
+        "epochs.cuh", "((epoch + 1) & 1) * half", "(epoch & 1) * half", "wrap", 20
+    ),
+    "clear_without_fence": Bug("epochs.cuh", _CLEARED, "  block_barrier();\n", "clears", 20),
+    "clear_without_block_barrier": Bug(
+        "epochs.cuh", _CLEARED, "  fence_system();\n", "clears", 160
+    ),
+    "fence_before_block_barrier": Bug(
+        "epochs.cuh", _CLEARED, "  fence_system();\n  block_barrier();\n", "clears", 160
+    ),
+    "two_shot_without_token": Bug(
+        "all_reduce_ll.cuh",
+        "return holds(owner, item) || (thread_index() == 0 && item == thread);",
+        "return holds(owner, item);",
+        "mixed",
+        60,
+    ),
+    "no_wait_for_predecessor": Bug(
+        "all_reduce_ll.cuh", _ONE_SHOT + "  wait_for_predecessor();\n", _ONE_SHOT, "small", 4
+    ),
+    "busy_mark_not_cleared": Bug(
+        "overlap.cuh", "store_u32(busy_word(arena), 0)", "(void)arena", "small", 4
+    ),
+    "busy_mark_by_every_thread": Bug(
+        "overlap.cuh", f"thread_index() == 0 ? {_MARK} : 0", _MARK, "small", 20
+    ),
+    "busy_mark_stored_not_exchanged": Bug(
+        "overlap.cuh",
+        f"return thread_index() == 0 ? {_MARK} : 0;",
+        "if (thread_index() != 0) return 0;\n"
+        "  const u32 found = load_u32(busy_word(arena));\n"
+        "  store_u32(busy_word(arena), 1);\n"
+        "  return found;",
+        "overlap",
+        20,
+    ),
+    "overlap_not_reported": Bug(
+        "overlap.cuh",
+        "  if (not_before_here(found)) report_overlap(lane);\n",
+        "  (void)found;\n",
+        "overlap",
+        4,
+    ),
+    "overlap_told_to_no_peer": Bug(
+        "overlap.cuh",
+        "lane.operation + 1);\n  kill_lane(lane);",
+        "lane.operation + 1);\n  give_notice(lane);",
+        "overlap",
+        80,
+    ),
+    "dead_lane_not_noticed_at_entry": Bug(
+        "overlap.cuh",
+        "if (!entered_alive && block_index() == 0)",
+        "if (false && !entered_alive)",
+        "overlap",
+        60,
+    ),
+}

@@ -1,0 +1,48 @@
+// Stands in for primitives/cuda/host_ops.h: every operation goes to the simulator.
+//
+// A pair is two 64-bit accesses, which is all that the architecture promises of a vector access.
+#pragma once
+#include "host_numbers.h"
+#include "seam.h"
+
+#define WL_DEVICE inline
+#define WL_COLD inline
+#define __grid_constant__
+#define __global__
+
+namespace worldline {
+
+struct alignas(16) Pair {
+  u64 first, second;
+};
+
+inline u32 thread_index() { return simulator::place().thread; }
+inline u32 block_threads() { return simulator::place().threads; }
+inline u32 block_index() { return simulator::place().block; }
+inline u32 grid_blocks() { return simulator::place().blocks; }
+inline void block_barrier() { simulator::barrier(); }
+inline void pause() { simulator::pause(); }
+inline u32 not_before_here(u32 x) { return x; }
+inline void wait_for_predecessor() { simulator::wait_for_predecessor(); }
+inline void launch_successor() { simulator::launch_successor(); }
+inline void fence_system() { simulator::fence(); }
+inline u64 clock_ns() { return simulator::clock_ns(); }
+
+inline u32 load_u32(const u32* p) { return u32(simulator::load(u64(p), 4)); }
+inline u64 load_u64(const u64* p) { return simulator::load(u64(p), 8); }
+inline void store_u64(u64* p, u64 v) { simulator::store(u64(p), 8, v); }
+inline void store_release_u64(u64* p, u64 v) { simulator::store_release(u64(p), 8, v); }
+inline u64 exchange_u64(u64* p, u64 v) { return simulator::exchange(u64(p), 8, v); }
+inline u32 exchange_u32(u32* p, u32 v) { return u32(simulator::exchange(u64(p), 4, v)); }
+inline void store_u32(u32* p, u32 v) { simulator::store_plain(u64(p), 4, v); }
+inline void store_pair(void* p, Pair v) {
+  simulator::store(u64(p), 8, v.first);
+  simulator::store(u64(p) + 8, 8, v.second);
+}
+inline Pair load_pair(const void* p) {
+  u64 values[2];
+  simulator::load_pair(u64(p), values);
+  return {values[0], values[1]};
+}
+
+}  // namespace worldline

@@ -1,0 +1,195 @@
+#include "memory.h"
+
+#include <string>
+
+#include "failure.h"
+
+namespace simulator {
+
+using worldline::LL;
+
+u32 place_of(u64 address) {
+  const u64 arena = (address >> ARENA_BITS) - 1, offset = address & ((u64(1) << ARENA_BITS) - 1);
+  if (offset % 4 != 0 || offset >= ARENA_BYTES) fail("an access outside the arenas or astray");
+  return u32(arena * ARENA_PLACES + offset / 4);
+}
+
+bool Fence::open() {
+  while (passed < before.size() && before[passed]->visible) ++passed;
+  return passed == before.size();
+}
+
+Memory::Memory(int arenas, Random& random)
+    : arenas_(arenas),
+      random_(random),
+      freshness_(random.choice({0.3, 0.7, 1.0})),
+      initial_(places()),
+      histories_(places()) {}
+
+void Memory::fill(u64 address, int bytes, u64 value) {
+  const u32 place = place_of(address);
+  initial_[place] = u32(value);
+  if (bytes == 8) initial_[place + 1] = u32(value >> 32);
+}
+
+u64 Memory::newest(u64 address, int bytes) const {
+  const u32 place = place_of(address);
+  if (!histories_[place].empty()) return histories_[place].back().bits;
+  return bytes == 4 ? initial_[place] : u64(initial_[place + 1]) << 32 | initial_[place];
+}
+
+std::vector<Memory::Value>& Memory::history(u32 place, int bytes) {
+  std::vector<Value>& values = histories_[place];
+  if (values.empty()) {
+    const u64 high = bytes == 8 ? initial_[place + 1] : 0;
+    values.push_back({high << 32 | initial_[place], -1, -1});
+  }
+  return values;
+}
+
+u32 Memory::floor(const Observer& who, u32 place) const {
+  u32 lowest = (*who.team->before)[place];
+  const Floors &block = who.team->known, &own = who.known;
+  if (const auto found = block.find(place); found != block.end())
+    lowest = std::max(lowest, found->second);
+  if (const auto found = own.find(place); found != own.end())
+    lowest = std::max(lowest, found->second);
+  return lowest;
+}
+
+bool Memory::newer(const Observer& who, u32 place, u32 floor) const {
+  return histories_[place].size() > floor + 1 && !own_pending(who, place);
+}
+
+// The last store to a place that the thread sees before it is visible to all.
+const Pending* Memory::own_pending(const Observer& who, u32 place) const {
+  const auto found = who.team->buffer.find(place);
+  if (found == who.team->buffer.end()) return nullptr;
+  for (auto pending = found->second.rbegin(); pending != found->second.rend(); ++pending)
+    if ((*pending)->by == &who || (*pending)->covered) return pending->get();
+  return nullptr;
+}
+
+u64 Memory::load(Observer& who, u64 address, int bytes) {
+  const u32 place = place_of(address);
+  Team& team = *who.team;
+  if (const Pending* own = own_pending(who, place)) return own->value;
+  const std::vector<Value>& values = history(place, bytes);
+  const u32 last = u32(values.size() - 1);
+  if (last == 0) return values[0].bits;
+  const u32 first = floor(who, place);
+  u32 index = last;
+  if (first < last && !random_.chance(freshness_))
+    index = first + u32(random_.below(last - first + 1));
+  if (index > first) who.known[place] = index;
+  const Value& value = values[index];
+  if (offset_of(place) >= u32(LL) && value.call == team.call && value.rank != team.rank)
+    team.heard |= 1u << value.rank;
+  return value.bits;
+}
+
+void Memory::store(Observer& who, u64 address, int bytes, u64 value) {
+  enqueue(who, address, bytes, value, who.fence);
+}
+
+void Memory::store_release(Observer& who, u64 address, int bytes, u64 value) {
+  enqueue(who, address, bytes, value, everything_before(who));
+}
+
+u64 Memory::exchange(Observer& who, u64 address, int bytes, u64 value) {
+  const u32 place = place_of(address);
+  Team& team = *who.team;
+  if (who.fence)
+    for (const auto& earlier : who.fence->before) force(team, earlier);
+  while (team.buffer.contains(place)) {
+    const std::shared_ptr<Pending> own = team.buffer[place].back();
+    force(team, own);
+  }
+  const u64 old = history(place, bytes).back().bits;
+  append(who, place, value);
+  return old;
+}
+
+void Memory::fence(Observer& who) { who.fence = everything_before(who); }
+
+void Memory::barrier(Team& team, const std::vector<Observer*>& members) {
+  for (auto& [place, stores] : team.buffer)
+    for (auto& pending : stores) pending->covered = true;
+  for (Observer* member : members) {
+    for (const auto& [place, index] : member->known) {
+      u32& floor = team.known[place];
+      floor = std::max(floor, index);
+    }
+    member->known.clear();
+  }
+}
+
+void Memory::drain(Team& team, int arena, u32 count, bool of_one_thread) {
+  auto& list = team.under_way[arena];
+  std::erase_if(list, [](const auto& pending) { return pending->visible; });
+  for (size_t left = list.size(); left > 1; --left)
+    std::swap(list[left - 1], list[random_.below(left)]);
+  const Observer* by = list[0]->by;
+  for (const auto& pending : list) {
+    if (count == 0) break;
+    if (pending->visible || (of_one_thread && pending->by != by)) continue;
+    --count;
+    const auto& oldest = team.buffer[pending->place].front();
+    if (!oldest->after || oldest->after->open()) make_visible(team, pending->place);
+  }
+}
+
+void Memory::finish(Team& team, const std::vector<Observer*>& members, std::vector<u32>& floors) {
+  while (!team.buffer.empty()) make_visible(team, team.buffer.begin()->first);
+  barrier(team, members);
+  for (const auto& [place, index] : team.known) floors[place] = std::max(floors[place], index);
+}
+
+std::shared_ptr<Fence> Memory::everything_before(Observer& who) {
+  auto fence = std::make_shared<Fence>();
+  for (const auto& [place, stores] : who.team->buffer)
+    for (const auto& pending : stores)
+      if (pending->by == &who || pending->covered) fence->before.push_back(pending);
+  return fence;
+}
+
+void Memory::enqueue(Observer& who, u64 address, int bytes, u64 value,
+                     std::shared_ptr<Fence> after) {
+  const u32 place = place_of(address);
+  Team& team = *who.team;
+  history(place, bytes);
+  auto pending = std::make_shared<Pending>(Pending{&who, place, value, std::move(after)});
+  team.buffer[place].push_back(pending);
+  team.under_way[arena_of(place)].push_back(pending);
+  ++team.waiting[arena_of(place)];
+  if (offset_of(place) >= u32(LL)) team.sent |= 1u << arena_of(place);
+}
+
+void Memory::force(Team& team, const std::shared_ptr<Pending>& wanted) {
+  while (!wanted->visible) {
+    const std::shared_ptr<Pending> oldest = team.buffer[wanted->place].front();
+    if (oldest->after)
+      for (const auto& earlier : oldest->after->before) force(team, earlier);
+    make_visible(team, wanted->place);
+  }
+}
+
+void Memory::make_visible(Team& team, u32 place) {
+  auto& stores = team.buffer[place];
+  const std::shared_ptr<Pending> pending = stores.front();
+  stores.pop_front();
+  if (stores.empty()) team.buffer.erase(place);
+  --team.waiting[arena_of(place)];
+  pending->visible = true;
+  pending->after.reset();
+  append(*pending->by, place, pending->value);
+  if (pending->covered) team.known[place] = pending->by->known[place];
+}
+
+void Memory::append(Observer& who, u32 place, u64 value) {
+  std::vector<Value>& values = histories_[place];
+  values.push_back({value, who.team->rank, who.team->call});
+  who.known[place] = u32(values.size() - 1);
+}
+
+}  // namespace simulator

@@ -1,0 +1,118 @@
+// The arenas' memory as a GPU may show it: delayed stores, stale loads, fences, block barriers.
+//
+// Every location keeps all the values that it ever held, in coherence order. A thread knows a
+// *floor* per location, the oldest of these that it may still read; a load returns any value from
+// the floor on and raises the floor. Stores wait with their block and become visible in any order,
+// those to one location in theirs. A fence holds a thread's later stores back until those before
+// it are visible: its own, and those of other threads that a block barrier has *covered*.
+//
+// A fence teaches a reader nothing about other locations, which is weaker than the hardware's: the
+// kernels learn by flags that lie in the data's own words, by block barriers and by kernels' ends.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "layout.cuh"
+#include "random.h"
+#include "seam.h"
+
+namespace simulator {
+
+constexpr u64 HALF_BYTES = 4096;
+constexpr u32 ARENA_BYTES = worldline::LL + 2 * HALF_BYTES;
+constexpr u32 ARENA_PLACES = ARENA_BYTES / 4;
+
+// A location: a 4-byte place in all the arenas, one after another.
+u32 place_of(u64 address);
+inline int arena_of(u32 place) { return int(place / ARENA_PLACES); }
+inline u32 offset_of(u32 place) { return place % ARENA_PLACES * 4; }
+
+using Floors = std::unordered_map<u32, u32>;
+struct Observer;
+struct Pending;
+
+struct Fence {
+  std::vector<std::shared_ptr<Pending>> before;
+  size_t passed = 0;
+  bool open();
+};
+
+// A store that other blocks do not see yet.
+struct Pending {
+  Observer* by;
+  u32 place;
+  u64 value;
+  std::shared_ptr<Fence> after;
+  bool covered = false, visible = false;
+};
+
+// What the threads of a block share.
+struct Team {
+  int rank, call;
+  const std::vector<u32>* before;  // floors: what the rank knew when the kernel started
+  Floors known;                    // floors since the last block barrier
+  std::unordered_map<u32, std::deque<std::shared_ptr<Pending>>> buffer;
+  std::vector<std::vector<std::shared_ptr<Pending>>> under_way;  // by arena
+  std::vector<u32> waiting;                                      // how many of them, by arena
+  u32 sent = 0, heard = 0;  // ranks to and from which LL slots of this call went, as bits
+};
+
+struct Observer {
+  Team* team;
+  Floors known;
+  std::shared_ptr<Fence> fence;
+};
+
+class Memory {
+ public:
+  Memory(int arenas, Random& random);
+
+  // Before the first load.
+  void fill(u64 address, int bytes, u64 value);
+  // The newest visible value.
+  u64 newest(u64 address, int bytes) const;
+
+  u64 load(Observer& who, u64 address, int bytes);
+  void store(Observer& who, u64 address, int bytes, u64 value);
+  void store_release(Observer& who, u64 address, int bytes, u64 value);
+  u64 exchange(Observer& who, u64 address, int bytes, u64 value);
+  void fence(Observer& who);
+  void barrier(Team& team, const std::vector<Observer*>& members);
+
+  // Let up to `count` of a block's stores under way to an arena become visible, in any order: of
+  // all its threads or of one.
+  void drain(Team& team, int arena, u32 count, bool of_one_thread);
+  // The kernel's end: all its stores are visible, and its rank's floors know what it did.
+  void finish(Team& team, const std::vector<Observer*>& members, std::vector<u32>& floors);
+
+  // The oldest value that a thread may still read, as an index into the place's history.
+  u32 floor(const Observer& who, u32 place) const;
+  // Whether it could load a newer one than that.
+  bool newer(const Observer& who, u32 place, u32 floor) const;
+  int arenas() const { return arenas_; }
+  u32 places() const { return u32(arenas_) * ARENA_PLACES; }
+
+ private:
+  struct Value {
+    u64 bits;
+    int rank, call;
+  };
+  const Pending* own_pending(const Observer& who, u32 place) const;
+  std::vector<Value>& history(u32 place, int bytes);
+  void enqueue(Observer& who, u64 address, int bytes, u64 value, std::shared_ptr<Fence> after);
+  void force(Team& team, const std::shared_ptr<Pending>& wanted);
+  void make_visible(Team& team, u32 place);
+  void append(Observer& who, u32 place, u64 value);
+  std::shared_ptr<Fence> everything_before(Observer& who);
+
+  int arenas_;
+  Random& random_;
+  double freshness_;
+  std::vector<u32> initial_;
+  std::vector<std::vector<Value>> histories_;
+};
+
+}  // namespace simulator

@@ -1,0 +1,104 @@
+#include "scenario.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "failure.h"
+
+namespace simulator {
+
+constexpr u32 BEFORE_WRAP = 0xffffffffu;
+
+// A launch has no more blocks than items for them: each block must exchange a slot with each peer.
+static Call call(int world, int shots, u64 most, u32 grid, u32 threads, Random& random) {
+  const u64 slots = HALF_BYTES / u64(worldline::SLOT) / u64(world) / u64(shots);
+  const u64 room = 2 * slots * u64(shots == 2 ? world : 1);
+  const u64 count = 1 + random.below(std::min(most, room));
+  u64 items = (count + 1) / 2;
+  if (shots == 2) items = (items + u64(world) - 1) / u64(world);
+  const u32 blocks = u32((items + threads - 1) / threads);
+  return {shots, count, std::min(grid, blocks), threads, random.chance(0.5)};
+}
+
+static Call any(int world, u64 most, Random& random) {
+  const int shots = random.between(1, 2);
+  const u32 grid = u32(random.between(1, 4));
+  return call(world, shots, most, grid, random.choice({1u, 2u, 4u}), random);
+}
+
+// Few items to a thread, so that a rank is often a whole operation ahead of another.
+static Scenario small(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  for (int i = 0; i < 4; ++i)
+    scenario.calls.push_back(
+        call(scenario.world, 1, 12, 2, random.choice({1u, 2u, 4u}), random));
+  return scenario;
+}
+
+static Scenario grids(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  const int shots = random.between(1, 2);
+  for (int i = 0; i < 5; ++i)
+    scenario.calls.push_back(call(scenario.world, shots, 200, u32(1 + i * 3 % 4), 2, random));
+  return scenario;
+}
+
+static Scenario mixed(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  const int calls = random.between(3, 5);
+  for (int i = 0; i < calls; ++i)
+    scenario.calls.push_back(any(scenario.world, random.choice({3, 20, 250}), random));
+  scenario.epoch = random.choice({0u, 0u, 0u, BEFORE_WRAP - 1, BEFORE_WRAP - 2, BEFORE_WRAP - 3});
+  return scenario;
+}
+
+// Small calls up to the wrap, then large ones, over slots left from the last round.
+static Scenario wrap(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  const int before = random.between(2, 3);
+  for (int i = 0; i < before + 2; ++i)
+    scenario.calls.push_back(any(scenario.world, i < before ? 8 : 250, random));
+  scenario.epoch = BEFORE_WRAP - u32(before);
+  scenario.stale_slots = true;
+  return scenario;
+}
+
+// Calls around the last epochs before the wrap, whose zeroes race with what comes next: one or two
+// elements, where most threads only zero, then more, which go where those threads zeroed.
+static Scenario clears(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  const u32 threads = random.choice({2u, 4u});
+  for (int i = 0; i < 4; ++i)
+    scenario.calls.push_back(
+        call(scenario.world, random.between(1, 2), i % 2 == 0 ? 2 : 24, 2, threads, random));
+  scenario.epoch = BEFORE_WRAP - u32(random.between(2, 3));
+  return scenario;
+}
+
+// The third call is for the dead lane to refuse.
+static Scenario overlap(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  for (int i = 0; i < 3; ++i) scenario.calls.push_back(any(scenario.world, 20, random));
+  scenario.overlapped = true;
+  return scenario;
+}
+
+Scenario draw(const std::string& name, Random& random) {
+  if (name == "small") return small(random);
+  if (name == "grids") return grids(random);
+  if (name == "mixed") return mixed(random);
+  if (name == "wrap") return wrap(random);
+  if (name == "clears") return clears(random);
+  if (name == "overlap") return overlap(random);
+  fail("no scenario is named " + name);
+}
+
+std::string describe(const Call& call) {
+  char text[120];
+  std::snprintf(text, sizeof text, "%s-shot, %llu elements, %u blocks of %u threads%s",
+                call.shots == 1 ? "one" : "two", call.count, call.grid, call.threads,
+                call.in_place ? ", in place" : "");
+  return text;
+}
+
+}  // namespace simulator

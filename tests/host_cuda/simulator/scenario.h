@@ -1,0 +1,31 @@
+// What a seed runs: a world and its calls.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "memory.h"
+#include "random.h"
+
+namespace simulator {
+
+// One all-reduce, equal on all ranks but for where it may start its successor.
+struct Call {
+  int shots;
+  u64 count;
+  u32 grid, threads;
+  bool in_place;
+};
+
+struct Scenario {
+  int world;
+  std::vector<Call> calls;
+  u32 epoch = 0;             // the one before the first call's
+  bool stale_slots = false;  // all slots start as calls of the last round would have left them
+  bool overlapped = false;   // rank 0 runs its first two calls at once
+};
+
+// Draw a scenario of a named kind; "mixed" draws from everything but overlaps.
+Scenario draw(const std::string& name, Random& random);
+std::string describe(const Call& call);
+
+}  // namespace simulator

@@ -1,0 +1,255 @@
+#include "schedule.h"
+
+#include <algorithm>
+
+namespace simulator {
+
+constexpr u64 MOST_STEPS = 1'000'000, MOST_LEAPS = 10'000;
+Schedule* Schedule::running = nullptr;
+
+void fail(const std::string& what) {
+  if (Schedule::running == nullptr) throw Failure{what};
+  Schedule::running->fail(what);
+}
+
+static std::string name_of(const Thread& thread) {
+  return "rank " + std::to_string(thread.launch->rank) + " call " +
+         std::to_string(thread.launch->call) + " block " + std::to_string(thread.block) +
+         " thread " + std::to_string(thread.index);
+}
+
+static void entry() {
+  Schedule& schedule = *Schedule::running;
+  run(schedule.current().launch->order.kernel);
+  schedule.current().ended = true;
+  schedule.give_way();
+}
+
+Schedule::Schedule(Memory& memory, Random& random, std::vector<std::vector<Order>> streams,
+                   std::function<void(const Launch&)> ended, bool unordered)
+    : memory(memory),
+      random_(random),
+      streams_(std::move(streams)),
+      ended_(std::move(ended)),
+      unordered_(unordered),
+      floors_(streams_.size(), std::vector<u32>(memory.places())),
+      launches_(streams_.size()),
+      in_order_(streams_.size()) {
+  // Characters differ by seed: who is slow, how often threads switch, how long stores linger.
+  const bool slow_at_home = random.chance(0.5);
+  for (size_t rank = 0; rank < streams_.size(); ++rank) {
+    rank_pace_.push_back(random.choice({1.0, 0.1, 0.003}));
+    link_pace_.emplace_back();
+    for (int arena = 0; arena < memory.arenas(); ++arena)
+      link_pace_[rank].push_back(slow_at_home ? (arena == int(rank) ? 0.001 : 1.0)
+                                              : random.choice({1.0, 0.001}));
+  }
+  switch_ = random.choice({0.1, 0.5, 0.9});
+  drain_ = random.choice({0.02, 0.2, 0.6});
+  patience_ = random.choice({0.5, 0.9});
+}
+
+void Schedule::run() {
+  running = this;
+  start_what_may();
+  while (!threads_.empty() && failure_.empty()) step();
+  running = nullptr;
+  if (!failure_.empty()) throw Failure{failure_};
+}
+
+void Schedule::fail(const std::string& what) {
+  if (current_ == nullptr) {
+    running = nullptr;
+    throw Failure{what};
+  }
+  failure_ = name_of(*current_) + ": " + what;
+  for (;;) give_way();
+}
+
+void Schedule::point() {
+  ++steps;
+  if (random_.chance(switch_)) give_way();
+}
+
+void Schedule::block_barrier() {
+  Block& block = *current_->launch->blocks[current_->block];
+  current_->at_barrier = true;
+  if (++block.arrived == block.members.size()) {
+    block.arrived = 0;
+    ++block.meetings;
+    memory.barrier(block.team, block.members);
+    for (auto& thread : current_->launch->threads)
+      if (thread->block == current_->block) thread->at_barrier = false;
+  }
+  while (current_->at_barrier) give_way();
+}
+
+void Schedule::sleep(u32 slot) {
+  const Observer& observer = current_->observer;
+  current_->slot = slot;
+  current_->seen[0] = memory.floor(observer, slot);
+  current_->seen[1] = memory.floor(observer, slot + 2);
+  current_->asleep = true;
+  give_way();
+}
+
+void Schedule::let_successor() {
+  if (current_->let_successor) return;
+  current_->let_successor = true;
+  ++current_->launch->lets_successor;
+}
+
+bool Schedule::may_start(int rank, u32 call) const {
+  if (unordered_ && rank > 0 && call == 0)
+    for (const Thread* thread : threads_)
+      if (ready(*thread)) return false;
+  for (u32 before = 0; before < streams_[rank][call].after; ++before) {
+    const Launch& launch = *launches_[rank][before];
+    if (launch.lets_successor < launch.threads.size()) return false;
+  }
+  return true;
+}
+
+// A kernel may start once each thread of its predecessors has let it or ended: dependent launch.
+void Schedule::start_what_may() {
+  for (int rank = 0; rank < int(streams_.size()); ++rank)
+    while (launches_[rank].size() < streams_[rank].size() &&
+           may_start(rank, u32(launches_[rank].size())))
+      start(rank, u32(launches_[rank].size()));
+}
+
+void Schedule::start(int rank, u32 call) {
+  const Order& order = streams_[rank][call];
+  auto launch = std::make_unique<Launch>(order, rank, call);
+  for (u32 index = 0; index < order.grid; ++index) {
+    auto block = std::make_unique<Block>();
+    block->team.rank = rank;
+    block->team.call = int(call);
+    block->team.before = &floors_[rank];
+    block->team.under_way.resize(size_t(memory.arenas()));
+    block->team.waiting.resize(size_t(memory.arenas()));
+    const double pace = rank_pace_[rank] * random_.choice({1.0, 1.0, 0.01});
+    for (u32 i = 0; i < order.threads; ++i) {
+      auto thread = std::make_unique<Thread>();
+      thread->observer.team = &block->team;
+      thread->launch = launch.get();
+      thread->block = index;
+      thread->index = i;
+      thread->pace = pace * random_.choice({1.0, 1.0, 0.1});
+      thread->fiber.start(entry);
+      block->members.push_back(&thread->observer);
+      threads_.push_back(thread.get());
+      launch->threads.push_back(std::move(thread));
+    }
+    teams_.push_back(&block->team);
+    launch->blocks.push_back(std::move(block));
+  }
+  launches_[rank].push_back(std::move(launch));
+}
+
+bool Schedule::ready(const Thread& thread) const {
+  if (thread.at_barrier) return false;
+  if (thread.for_predecessor) return in_order_[thread.launch->rank] >= thread.launch->order.after;
+  if (!thread.asleep) return true;
+  return memory.newer(thread.observer, thread.slot, thread.seen[0]) ||
+         memory.newer(thread.observer, thread.slot + 2, thread.seen[1]);
+}
+
+void Schedule::step() {
+  ready_.clear();
+  busy_.clear();
+  links_.clear();
+  for (Thread* thread : threads_)
+    if (ready(*thread)) {
+      ready_.push_back(thread);
+      if (!thread->asleep) busy_.push_back(thread);
+    }
+  for (Team* team : teams_)
+    for (int arena = 0; arena < memory.arenas(); ++arena)
+      if (team->waiting[arena] > 0)
+        links_.push_back({link_pace_[team->rank][arena], team, arena});
+  if (steps > MOST_STEPS) fail("no end after " + std::to_string(steps) + " steps");
+  if (!links_.empty() && random_.chance(busy_.empty() ? patience_ : drain_))
+    drain_some(ready_.empty());
+  else if (!busy_.empty() && random_.chance(patience_))
+    go_on(choose(busy_));
+  else if (!ready_.empty())
+    go_on(choose(ready_));
+  else if (links_.empty())
+    idle();
+}
+
+// Let stores to one arena become visible: each link has a pace of its own.
+void Schedule::drain_some(bool hurry) {
+  double total = 0;
+  for (const Link& link : links_) total += link.pace;
+  double at = random_.part() * total;
+  size_t index = 0;
+  while (index + 1 < links_.size() && (at -= links_[index].pace) >= 0) ++index;
+  const Link& link = links_[index];
+  if (!hurry && !random_.chance(link.pace)) return;
+  const u32 waiting = link.team->waiting[link.arena];
+  const u32 count = random_.choice({1u, waiting / 4 + 1, waiting});
+  memory.drain(*link.team, link.arena, count, random_.chance(0.5));
+}
+
+// Nobody can run and no store is under way.
+void Schedule::idle() {
+  bool dead = unordered_;
+  for (size_t rank = 0; rank < streams_.size(); ++rank)
+    dead |= memory.newest(arena_base(int(rank)) + worldline::DEAD, 8) != 0;
+  if (!dead || ++leaps_ > MOST_LEAPS)
+    fail("hang: no store is under way and all wait: " + who_waits());
+  // Threads that wait on a dead lane look at its word, or the clock, only after so many polls.
+  for (Thread* thread : threads_) thread->asleep = false;
+}
+
+Thread& Schedule::choose(const std::vector<Thread*>& from) {
+  if (random_.below(64) == 0) frozen_ = from[random_.below(from.size())];
+  double total = 0;
+  for (const Thread* thread : from)
+    if (thread != frozen_ || from.size() == 1) total += thread->pace;
+  double at = random_.part() * total;
+  Thread* chosen = from[0];
+  for (Thread* thread : from) {
+    if (thread == frozen_ && from.size() > 1) continue;
+    chosen = thread;
+    if ((at -= thread->pace) < 0) break;
+  }
+  return *chosen;
+}
+
+void Schedule::go_on(Thread& thread) {
+  thread.asleep = thread.for_predecessor = false;
+  current_ = &thread;
+  thread.fiber.enter();
+  if (thread.ended && !thread.let_successor) let_successor();
+  current_ = nullptr;
+  if (failure_.empty() && thread.ended) {
+    std::erase(threads_, &thread);
+    if (++thread.launch->ended == thread.launch->threads.size()) end(*thread.launch);
+  }
+  if (failure_.empty()) start_what_may();
+}
+
+void Schedule::end(Launch& launch) {
+  for (auto& block : launch.blocks) {
+    memory.finish(block->team, block->members, floors_[launch.rank]);
+    std::erase(teams_, &block->team);
+  }
+  for (auto& thread : launch.threads) thread->fiber.stop();
+  auto& launches = launches_[launch.rank];
+  u32& in_order = in_order_[launch.rank];
+  while (in_order < launches.size() &&
+         launches[in_order]->ended == launches[in_order]->threads.size())
+    ++in_order;
+  ended_(launch);
+}
+
+std::string Schedule::who_waits() const {
+  std::string names;
+  for (const Thread* thread : threads_) names += (names.empty() ? "" : "; ") + name_of(*thread);
+  return names;
+}
+
+}  // namespace simulator

@@ -1,0 +1,117 @@
+// Streams of kernels on fibers: every rank x block x thread is one, a seed orders them all.
+//
+// Threads give way at their memory operations; in between, stores become visible. A thread that
+// looks again at a slot sleeps until there is something that it has not seen there, so a hang is
+// found exactly: nobody can run and no store is under way.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fiber.h"
+#include "memory.h"
+#include "races.h"
+
+namespace simulator {
+
+// One kernel on a rank's stream.
+struct Order {
+  Kernel kernel;
+  u32 grid, threads;
+  u32 after;  // how many kernels before it on the stream its predecessors are
+};
+
+struct Launch;
+
+struct Thread {
+  Observer observer;
+  Launch* launch;
+  u32 block, index;
+  double pace;
+  Fiber fiber;
+  bool at_barrier = false, for_predecessor = false, paused = false, asleep = false;
+  bool let_successor = false, ended = false;
+  u32 slot = 0, seen[2] = {};  // while asleep: the slot, and how far it has seen its two words
+};
+
+struct Block {
+  Team team;
+  u32 arrived = 0, meetings = 0;
+  std::vector<Observer*> members;
+};
+
+struct Launch {
+  Launch(const Order& order, int rank, u32 call) : order(order), rank(rank), call(call) {}
+
+  const Order& order;
+  int rank;
+  u32 call;
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<std::unique_ptr<Thread>> threads;
+  u32 lets_successor = 0, ended = 0;
+  Races races;
+};
+
+class Schedule {
+ public:
+  // Run all streams to their ends. `ended` sees each launch once its stores are visible. With
+  // `unordered`, rank 0's peers start once all its threads wait for them, and a wait in vain runs
+  // into its deadline instead of being a hang.
+  Schedule(Memory& memory, Random& random, std::vector<std::vector<Order>> streams,
+           std::function<void(const Launch&)> ended, bool unordered);
+  void run();
+
+  // For the thread that runs.
+  Thread& current() { return *current_; }
+  void point();
+  void give_way() { current_->fiber.leave(); }
+  void block_barrier();
+  void sleep(u32 slot);
+  void let_successor();
+  u64 clock_ns() const { return (u64(1) << 40) + leaps_ * LEAP_NS + steps * 1000; }
+  [[noreturn]] void fail(const std::string& what);
+
+  static Schedule* running;
+  static constexpr u64 LEAP_NS = u64(1) << 41;
+  Memory& memory;
+  u64 steps = 0;
+
+ private:
+  struct Link {
+    double pace;
+    Team* team;
+    int arena;
+  };
+  void start_what_may();
+  bool may_start(int rank, u32 call) const;
+  void start(int rank, u32 call);
+  bool ready(const Thread& thread) const;
+  void step();
+  void drain_some(bool hurry);
+  void idle();
+  Thread& choose(const std::vector<Thread*>& from);
+  void go_on(Thread& thread);
+  void end(Launch& launch);
+  std::string who_waits() const;
+
+  Random& random_;
+  std::vector<std::vector<Order>> streams_;
+  std::function<void(const Launch&)> ended_;
+  bool unordered_;
+  std::vector<std::vector<u32>> floors_;  // by rank: what its ended kernels know
+  std::vector<std::vector<std::unique_ptr<Launch>>> launches_;
+  std::vector<u32> in_order_;  // by rank: how many kernels from the first on have ended
+  std::vector<Thread*> threads_, ready_, busy_;
+  std::vector<Team*> teams_;
+  std::vector<Link> links_;
+  std::vector<double> rank_pace_;
+  std::vector<std::vector<double>> link_pace_;
+  double switch_, drain_, patience_;
+  Thread* current_ = nullptr;
+  Thread* frozen_ = nullptr;
+  u64 leaps_ = 0;
+  std::string failure_;
+};
+
+}  // namespace simulator

@@ -1,0 +1,78 @@
+// The seam on the simulator's side: each operation of the thread that runs is a chance to switch.
+#include "seam.h"
+
+#include "schedule.h"
+
+namespace simulator {
+
+static Observer& observer() { return Schedule::running->current().observer; }
+
+static void check_race(u64 address, bool plain_store) {
+  const Thread& thread = Schedule::running->current();
+  const u32 meeting = thread.launch->blocks[thread.block]->meetings;
+  thread.launch->races.check(place_of(address), thread.block, thread.index, meeting, plain_store);
+}
+
+u64 load(u64 address, int bytes) {
+  Schedule::running->point();
+  if (bytes == 4) check_race(address, false);
+  return Schedule::running->memory.load(observer(), address, bytes);
+}
+
+void load_pair(u64 address, u64 values[2]) {
+  bool& paused = Schedule::running->current().paused;
+  if (paused) Schedule::running->sleep(place_of(address));
+  paused = false;
+  values[0] = load(address, 8);
+  values[1] = load(address + 8, 8);
+}
+
+void store(u64 address, int bytes, u64 value) {
+  Schedule::running->point();
+  Schedule::running->memory.store(observer(), address, bytes, value);
+}
+
+void store_plain(u64 address, int bytes, u64 value) {
+  Schedule::running->point();
+  check_race(address, true);
+  Schedule::running->memory.store(observer(), address, bytes, value);
+}
+
+void store_release(u64 address, int bytes, u64 value) {
+  Schedule::running->point();
+  Schedule::running->memory.store_release(observer(), address, bytes, value);
+}
+
+u64 exchange(u64 address, int bytes, u64 value) {
+  Schedule::running->point();
+  check_race(address, false);
+  return Schedule::running->memory.exchange(observer(), address, bytes, value);
+}
+
+void fence() {
+  Schedule::running->point();
+  Schedule::running->memory.fence(observer());
+}
+
+void barrier() { Schedule::running->block_barrier(); }
+
+void pause() {
+  Schedule::running->current().paused = true;
+}
+
+u64 clock_ns() { return Schedule::running->clock_ns(); }
+
+void wait_for_predecessor() {
+  Schedule::running->current().for_predecessor = true;
+  Schedule::running->give_way();
+}
+
+void launch_successor() { Schedule::running->let_successor(); }
+
+Place place() {
+  const Thread& thread = Schedule::running->current();
+  const Order& order = thread.launch->order;
+  return {thread.index, order.threads, thread.block, order.grid};
+}
+
+}  // namespace simulator

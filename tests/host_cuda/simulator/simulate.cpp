@@ -1,0 +1,189 @@
+// Run seeds of a scenario and check them: simulate SCENARIO FIRST END STOP.
+//
+// One line for each seed that failed (after the first of which STOP = 1 ends), then a line with the
+// number of seeds run and of their steps. A run fails on a wrong bit, a word beside the output, a
+// block that left a peer out, epochs out of step, a dead lane, a race inside a block, a hang.
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+
+#include "failure.h"
+#include "scenario.h"
+#include "schedule.h"
+
+using namespace simulator;
+
+namespace {
+
+constexpr int OPERATION = 1;
+constexpr u32 GARBAGE = 0x7f7f7f7f, BESIDE = 0x5a5a5a5a, LAST_EPOCH = 0xffffffffu;
+constexpr u64 LIMIT_NS = u64(1) << 40;
+constexpr size_t MARGIN = 2;
+
+using Words = std::vector<u32>;
+
+u32 next_epoch(u32 epoch) { return epoch == LAST_EPOCH ? 2 : epoch + 1; }
+float as_float(u32 bits) { return std::bit_cast<float>(bits); }
+std::string text(u64 number) { return std::to_string(number); }
+
+// Floats of mixed magnitude: another order of adding gives other bits.
+u32 any_float(Random& random) {
+  const u32 rest = u32(random.bits() & 0x807fffff);
+  return rest | u32(random.between(120, 132)) << 23;
+}
+
+class Simulation {
+ public:
+  Simulation(const Scenario& scenario, Random& random)
+      : scenario_(scenario), memory_(scenario.world + 1, random), random_(random) {
+    for (int rank = 0; rank < scenario.world; ++rank) fill(arena_base(rank));
+  }
+
+  u64 run() {
+    const int world = scenario_.world;
+    sources_.resize(scenario_.calls.size(), std::vector<Words>(size_t(world)));
+    targets_ = sources_;
+    std::vector<std::vector<Order>> streams(static_cast<size_t>(world));
+    for (size_t number = 0; number < scenario_.calls.size(); ++number) add(number, streams);
+    Schedule schedule(
+        memory_, random_, std::move(streams), [this](const Launch& launch) { check(launch); },
+        scenario_.overlapped);
+    schedule.run();
+    if (scenario_.overlapped)
+      check_overlap();
+    else
+      check_epochs();
+    return schedule.steps;
+  }
+
+ private:
+  void fill(u64 arena) {
+    for (int word = 0; word < worldline::MAX_BLOCKS; ++word)
+      memory_.fill(arena + worldline::EPOCHS + 4 * word, 4, scenario_.epoch);
+    if (!scenario_.stale_slots) return;
+    // Flags 2 and 3: the first epochs after the wrap, each in its own half.
+    for (u64 half = 0; half < 2; ++half)
+      for (u64 at = 0; at < HALF_BYTES; at += 8)
+        memory_.fill(arena + worldline::LL + half * HALF_BYTES + at, 8, (2 + half) << 32 | GARBAGE);
+  }
+
+  u64 notice(int rank) const { return arena_base(scenario_.world) + 8 * u64(rank); }
+
+  void add(size_t number, std::vector<std::vector<Order>>& streams) {
+    const Call& call = scenario_.calls[number];
+    Words sums;
+    for (int rank = 0; rank < scenario_.world; ++rank) {
+      Words& source = sources_[number][rank];
+      for (u64 i = 0; i < call.count; ++i) {
+        source.push_back(any_float(random_));
+        if (rank == 0)
+          sums.push_back(source[i]);
+        else
+          sums[i] = std::bit_cast<u32>(as_float(sums[i]) + as_float(source[i]));
+      }
+      source.resize(call.count + MARGIN, BESIDE);
+      Words& target = targets_[number][rank];
+      if (!call.in_place) target.resize(call.count + MARGIN, BESIDE);
+      Kernel kernel{};
+      for (int peer = 0; peer < scenario_.world; ++peer) kernel.base[peer] = arena_base(peer);
+      kernel.limit_ns = LIMIT_NS;
+      kernel.notice = notice(rank);
+      kernel.rank = rank;
+      kernel.world = scenario_.world;
+      kernel.operation = OPERATION;
+      kernel.shots = call.shots;
+      kernel.source = source.data();
+      kernel.target = call.in_place ? source.data() : target.data();
+      kernel.count = call.count;
+      kernel.half = HALF_BYTES;
+      kernel.launch_point = u32(random_.between(0, 2));
+      kernel.wide = call.count % 2 == 0 && random_.chance(0.5);
+      const bool overlaps = scenario_.overlapped && rank == 0 && number == 1;
+      streams[rank].push_back({kernel, call.grid, call.threads, overlaps ? 0 : u32(number)});
+    }
+    expected_.push_back(std::move(sums));
+  }
+
+  const Words& output(size_t number, int rank) const {
+    return (scenario_.calls[number].in_place ? sources_ : targets_)[number][rank];
+  }
+
+  u64 control(int rank, int offset) const { return memory_.newest(arena_base(rank) + offset, 8); }
+
+  // A launch of an ordered run, as it ends.
+  void check(const Launch& launch) const {
+    if (scenario_.overlapped) return;
+    const Call& call = scenario_.calls[launch.call];
+    const std::string where = "rank " + text(launch.rank) + " call " + text(launch.call) + " (" +
+                              describe(call) + "): ";
+    for (int rank = 0; rank < scenario_.world; ++rank)
+      if (control(rank, worldline::DEAD) || memory_.newest(notice(rank), 8))
+        fail(where + "the lane is dead");
+    const u32 peers = ((1u << scenario_.world) - 1) & ~(1u << launch.rank);
+    for (size_t block = 0; block < launch.blocks.size(); ++block) {
+      const Team& team = launch.blocks[block]->team;
+      if ((team.sent & peers) != peers || (team.heard & peers) != peers)
+        fail(where + "block " + text(block) + " sent nothing to, or heard nothing from, a peer");
+    }
+    const Words& output = this->output(launch.call, launch.rank);
+    for (u64 i = 0; i < call.count; ++i)
+      if (output[i] != expected_[launch.call][i])
+        fail(where + "wrong result: element " + text(i) + " is " +
+             std::to_string(as_float(output[i])) + ", not " +
+             std::to_string(as_float(expected_[launch.call][i])));
+    for (size_t i = 0; i < MARGIN; ++i)
+      if (output[call.count + i] != BESIDE) fail(where + "a word behind the output was written");
+  }
+
+  void check_epochs() const {
+    u32 epoch = scenario_.epoch;
+    for (size_t i = 0; i < scenario_.calls.size(); ++i) epoch = next_epoch(epoch);
+    for (int rank = 0; rank < scenario_.world; ++rank)
+      for (int word = 0; word < worldline::MAX_BLOCKS; ++word)
+        if (memory_.newest(arena_base(rank) + worldline::EPOCHS + 4 * word, 4) != epoch)
+          fail("epochs out of step: rank " + text(rank) + " word " + text(word));
+  }
+
+  // Two calls of rank 0 ran at once: every rank must know, and no later call may give a number.
+  void check_overlap() const {
+    if (control(0, worldline::OVERLAPPED) != OPERATION + 1) fail("the overlap was not reported");
+    const size_t last = scenario_.calls.size() - 1;
+    for (int rank = 0; rank < scenario_.world; ++rank) {
+      if (control(rank, worldline::DEAD) == 0) fail("rank " + text(rank) + "'s lane lives on");
+      if (memory_.newest(notice(rank), 8) != 1) fail("rank " + text(rank) + "'s host was not told");
+      for (u64 i = 0; i < scenario_.calls[last].count; ++i)
+        if (output(last, rank)[i] != 0x7fffffff)
+          fail("rank " + text(rank) + " has a number from a dead lane");
+    }
+  }
+
+  const Scenario& scenario_;
+  Memory memory_;
+  Random& random_;
+  std::vector<std::vector<Words>> sources_, targets_;  // by call and rank
+  std::vector<Words> expected_;                        // by call
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 5) return 2;
+  const u64 first = std::strtoull(arguments[2], nullptr, 10);
+  const u64 end = std::strtoull(arguments[3], nullptr, 10);
+  const bool stop = std::atoi(arguments[4]) != 0;
+  u64 runs = 0, steps = 0;
+  bool failed = false;
+  for (u64 seed = first; seed < end && !(failed && stop); ++seed) {
+    Random random(seed);
+    ++runs;
+    try {
+      const Scenario scenario = draw(arguments[1], random);
+      steps += Simulation(scenario, random).run();
+    } catch (const Failure& failure) {
+      std::printf("seed %llu: %s\n", seed, failure.what.c_str());
+      failed = true;
+    }
+  }
+  std::printf("%llu seeds, %llu steps\n", runs, steps);
+  return failed;
+}

@@ -1,0 +1,68 @@
+"""The CUDA headers under a seeded weak memory, as they are and with a planted bug each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.host_cuda.simulator.bugs import BUGS
+from tests.host_cuda.simulator.build import SCENARIOS, Simulator
+
+SEEDS = 300
+
+
+@pytest.fixture(scope="module")
+def simulator(
+    require_tool: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Simulator:
+    """Compile what all programs share."""
+    require_tool("g++")
+    return Simulator(tmp_path_factory.mktemp("simulator"))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_headers_hold(simulator: Simulator, scenario: str) -> None:
+    done = simulator.run(scenario, 0, SEEDS)
+    assert not done.failures, "\n".join(done.failures.values())
+    assert done.seeds == SEEDS
+    assert done.steps > 1000 * SEEDS, "the kernels' memory operations were not simulated"
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_caught(simulator: Simulator, bug: str) -> None:
+    done = simulator.run(BUGS[bug].scenario, 0, BUGS[bug].seeds, bug, stop=True)
+    assert done.failures, (
+        f"{bug} passed {BUGS[bug].seeds} seeds; replay: python -m tests.host_cuda.simulator "
+        f"--bug {bug} --seeds 0:{BUGS[bug].seeds}"
+    )
+
+
+# Two digits each: for messages the flag and then the data in memory.
+LITMUS = {
+    "relaxed": {"00", "01", "10", "11"},
+    "release": {"00", "01", "11"},
+    "fence": {"00", "01", "11"},
+    "fence_after_barrier": {"00", "01", "11"},
+    "fence_before_barrier": {"00", "01", "10", "11"},
+    "no_barrier": {"00", "01", "10", "11"},
+    "coherence": {"00", "01", "11"},
+    "own_store": {"10"},
+    "block_barrier": {"10"},
+    "store_buffers": {"00", "01", "10", "11"},
+    "exchange": {"01"},
+    "kernel_end": {"10"},
+}
+
+
+@pytest.mark.parametrize(("name", "outcomes"), LITMUS.items())
+def test_the_memory_shows_what_it_may(simulator: Simulator, name: str, outcomes: set[str]) -> None:
+    assert simulator.litmus(name) == outcomes
+
+
+def test_a_seed_replays(simulator: Simulator) -> None:
+    first = simulator.run("small", 0, 12, "single_buffer")
+    (seed, what), *_ = first.failures.items()
+    assert f"--bug single_buffer --seeds {seed}:{seed + 1}" in what
+    assert simulator.run("small", 0, 12, "single_buffer") == first
+    assert simulator.run("small", seed, seed + 1, "single_buffer").failures == {seed: what}
