@@ -84,28 +84,34 @@ class Graphs:
     def replays(self, repeats: int) -> dict[str, list[float]]:
         """Replay each on an idle GPU after a meeting of the hosts, as callers of a graph meet it.
 
-        Launching the graph counts, and so does waiting for a rank whose host is later.
+        On the default stream, as most are. Launching the graph counts, and so does waiting for a
+        rank whose host is later.
         """
         times: dict[str, list[float]] = {name: [] for name in self._graphs}
         for turn in range(WARM_UP + repeats):
             for name, graph in self._graphs.items():
                 self._group.barrier()
-                seconds = self._group.slowest(self._replay(graph, False)) / OPERATIONS
+                stream = torch.cuda.default_stream()
+                seconds = self._group.slowest(_timed(graph, stream)) / OPERATIONS
                 if turn >= WARM_UP:
                     times[name].append(seconds)
         return times
 
-    def _replay(self, graph: torch.cuda.CUDAGraph, together: bool = True) -> float:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    def _replay(self, graph: torch.cuda.CUDAGraph) -> float:
         with torch.cuda.stream(self._stream):
-            if together:
-                torch.cuda._sleep(_HEAD_START_CYCLES)
-                self._start.replay()
-            begin.record()
-            graph.replay()
-            end.record()
-        self._stream.synchronize()
-        return begin.elapsed_time(end) / 1e3
+            torch.cuda._sleep(_HEAD_START_CYCLES)
+            self._start.replay()
+        return _timed(graph, self._stream)
+
+
+def _timed(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with torch.cuda.stream(stream):
+        begin.record()
+        graph.replay()
+        end.record()
+    stream.synchronize()
+    return begin.elapsed_time(end) / 1e3
 
 
 def host_seconds(call: Call, group: Group, repeats: int) -> list[float]:

@@ -39,6 +39,10 @@ class Arena(Protocol):
         """Say whether a kernel that has ended here found the lane dead; waits for nothing."""
         ...
 
+    def look(self) -> None:
+        """Read the lane's dead word itself, so that :meth:`dead` knows what peers have done."""
+        ...
+
     def drain(self) -> None:
         """Wait until every kernel that this rank has launched has ended."""
         ...

@@ -10,7 +10,7 @@ import torch
 from worldline.primitives import cuda_driver
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.interpreter import interpreting
-from worldline.primitives.layout import ArenaLayout
+from worldline.primitives.layout import DEAD, ArenaLayout
 
 ARENA_BYTES = 64 << 20
 
@@ -59,6 +59,11 @@ class DeviceArena:
     def dead(self) -> bool:
         """Say whether a kernel has given notice that the lane is dead."""
         return self._noticed.value != 0
+
+    def look(self) -> None:
+        """Read the dead word: a rank that launches nothing gets no notice of its peers' ends."""
+        if self.read(self._rank, DEAD, 1)[0]:
+            self._noticed.value = 1
 
     def drain(self) -> None:
         """Wait for this rank's kernels."""

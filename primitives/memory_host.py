@@ -77,6 +77,9 @@ class HostArena:
         """Say whether the lane is dead: its word is the host's own memory."""
         return self.read(self._rank, DEAD, 1)[0] != 0
 
+    def look(self) -> None:
+        """Do nothing: :meth:`dead` reads the word."""
+
     def drain(self) -> None:
         """Return at once: a launch ends before its call returns."""
 

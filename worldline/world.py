@@ -350,6 +350,7 @@ class World:
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         for lane in lanes:
+            lane.arena.look()
             lane.check()
 
     def explain(self, collective: str, x: torch.Tensor, op: str = "sum") -> Explanation:

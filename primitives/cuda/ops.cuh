@@ -67,8 +67,10 @@ WL_DEVICE u32 exchange_u32(u32* p, u32 v) {
                : "memory");
   return old;
 }
-// The word is this block's own for the launch: a plain store, ordered by the kernel's end.
-WL_DEVICE void store_u32(u32* p, u32 v) { *p = v; }
+// The word is this block's own for the launch; the kernel's end orders it.
+WL_DEVICE void store_u32(u32* p, u32 v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
 WL_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 WL_DEVICE u64 clock_ns() {
   u64 t;

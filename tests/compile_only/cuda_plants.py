@@ -65,10 +65,16 @@ CUDA_PLANTS = {
         module=Module(100, 3, 2),
     ),
     "a block-wide barrier in a wait": CudaPlant(
-        "each_thread_spins_alone", "ll.cuh", "    pause();\n", "    block_barrier();\n"
+        "each_thread_spins_alone",
+        "ll.cuh",
+        "#endif\n    pause();\n",
+        "#endif\n    block_barrier();\n",
     ),
     "a wait that looks once": CudaPlant(
-        "waiting_loops_look_again", "ll.cuh", "    seen = load_pair(slot);\n", ""
+        "waiting_loops_look_again",
+        "ll.cuh",
+        "    seen = load_pair(slot);\n    if ((looks",
+        "    if ((looks",
     ),
     "an epoch that moves without a block-wide barrier": CudaPlant(
         "epoch_moves_after_all_have_read_it",
