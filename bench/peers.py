@@ -89,6 +89,12 @@ class Symmetric:
         del self._room
 
 
+def _default(
+    rank: int, world: int, device: torch.device, group: dist.ProcessGroup, max_bytes: int
+) -> Peer:
+    return Default(device, max_bytes)
+
+
 def _module(name: str) -> Make:
     def make(
         rank: int, world: int, device: torch.device, group: dist.ProcessGroup, max_bytes: int
@@ -101,10 +107,11 @@ def _module(name: str) -> Make:
 
 def peers(device: torch.device, modules: Sequence[str]) -> dict[str, Make]:
     """List the peers for a kind of device, by name."""
+    named = {name: _module(name) for name in modules}
     if device.type == "cpu":
-        return {"torch gloo": lambda rank, world, device, group, size: Default(device, size)}
+        return {"torch gloo": _default, **named}
     return {
-        "NCCL": lambda rank, world, device, group, size: Default(device, size),
+        "NCCL": _default,
         "NCCL symmetric window": lambda rank, world, device, group, size: Window(
             device, group, size
         ),
@@ -114,5 +121,5 @@ def peers(device: torch.device, modules: Sequence[str]) -> dict[str, Make]:
         "PyTorch two-shot": lambda rank, world, device, group, size: Symmetric(
             2, device, group, size
         ),
-        **{name: _module(name) for name in modules},
+        **named,
     }

@@ -84,11 +84,14 @@ class CudaKernels:
     ) -> None:
         self.device = device
         self.dependent_launch = torch.cuda.get_device_capability(device) >= (9, 0)
-        self._functions = _loaded(rank, size, device, tuple(dtypes), tuple(macros))
+        self._rank, self._size, self._macros = rank, size, tuple(macros)
+        self._functions: dict[tuple[str, int, bool, bool], Any] = {}
+        self.add(dtypes)
 
-    def has(self, dtype: torch.dtype) -> bool:
-        """Say whether a dtype was declared."""
-        return (ENTRIES[0], DTYPES[dtype], True, True) in self._functions
+    def add(self, dtypes: Sequence[torch.dtype]) -> None:
+        """Load the kernels of further dtypes."""
+        more = _loaded(self._rank, self._size, self.device, tuple(dtypes), self._macros)
+        self._functions |= more
 
     def function(self, entry: str, dtype: torch.dtype, wide: bool, loops: bool) -> Any:
         """Return a loaded kernel."""
@@ -103,7 +106,7 @@ def _loaded(
     dtypes: tuple[torch.dtype, ...],
     macros: tuple[str, ...],
 ) -> dict[tuple[str, int, bool, bool], Any]:
-    """Compile and load kernels, for as long as the process lives.
+    """Compile and load kernels, for as long as the process lives; the device is current.
 
     Unloading would wait for whatever runs on the device, which may wait for a peer; and the next
     world of the same ranks starts at once.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from worldline.kernels.launch import Plan
-from worldline.kernels.registry import dtype_name
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import ProviderError, UnsupportedError
 from worldline.primitives.lane import Lane
@@ -48,16 +47,24 @@ class Loader:
 
         lane = self._lanes[0]
         self.cuda = CudaKernels(lane.rank, lane.size, lane.provider.device(), dtypes)
+        self._loaded.update(("cuda", dtype) for dtype in dtypes)
 
-    def ensure(self, variant: tuple[Any, ...] | None, make: Callable[[], Plan]) -> Plan:
+    def ensure(self, variant: tuple[Any, ...], make: Callable[[], Plan]) -> Plan:
         """Make a plan whose kernels are loaded; collective where they are not yet.
+
+        Parameters
+        ----------
+        variant : tuple
+            What has to be loaded, as :meth:`Algorithm.variant` names it.
+        make : callable
+            Makes the plan.
 
         Raises
         ------
         UnsupportedError
             When they are not and the current stream is being captured.
         """
-        if self.cuda is None or variant is None or variant in self._loaded:
+        if self.cuda is None or variant in self._loaded:
             return make()
         if torch.cuda.is_current_stream_capturing():
             names = " ".join(str(part) for part in variant)
@@ -65,27 +72,18 @@ class Loader:
                 f"the kernels of {names} are not loaded, and loading is no part of a CUDA graph: "
                 f"make the same call once before the capture"
             )
-        made = make()
         for lane in self._lanes:
             lane.arena.drain()
         self._rendezvous.meet("load")
-        self._together("loaded", made.load)
+        if variant[0] == "cuda":
+            kernels, dtype = self.cuda, variant[1]
+            self._together("loaded", lambda: kernels.add([dtype]))
+            made = make()
+        else:
+            made = make()
+            self._together("loaded", made.load)
         self._loaded.add(variant)
         return made
-
-    def declares(self, dtype: torch.dtype) -> None:
-        """Refuse a dtype that the world did not declare.
-
-        Raises
-        ------
-        UnsupportedError
-            Naming the dtype and the remedy.
-        """
-        if self.cuda is not None and not self.cuda.has(dtype):
-            raise UnsupportedError(
-                f"{dtype_name(dtype)} is not among the dtypes that this world declares; pass "
-                f"dtypes=[..., torch.{dtype_name(dtype)}] to worldline.init()"
-            )
 
     def _together(self, what: str, load: Callable[[], None]) -> None:
         """Load on all ranks, or fail on all of them."""

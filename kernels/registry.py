@@ -182,9 +182,11 @@ class Algorithm:
         blocks = (128, 256, 512) if self.backend == "triton" else (128, 256, 64, 512)
         return tuple(Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in blocks)
 
-    def variant(self, request: Request, launch: Launch) -> tuple[Any, ...] | None:
-        """Name what a call needs to have loaded; None where a world's start loads it."""
-        return None if self.backend == "cuda" else (self.name, request.dtype, launch.block)
+    def variant(self, request: Request, launch: Launch) -> tuple[Any, ...]:
+        """Name what a call needs to have loaded."""
+        if self.backend == "cuda":
+            return (self.backend, request.dtype)
+        return (self.name, request.dtype, launch.block)
 
     def load(self) -> Any:
         """Import a Triton kernel."""

@@ -21,7 +21,7 @@ def plot(result: dict[str, Any], file: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UnsupportedError(
-            f"plots need matplotlib: pip install matplotlib ({error})"
+            f"plots need matplotlib: pip install 'worldline[plots]' ({error})"
         ) from error
     dtypes = sorted({row["dtype"] for row in result["rows"]})
     figure = Figure(figsize=(8, 5 * len(dtypes)), layout="constrained")

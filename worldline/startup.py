@@ -102,7 +102,8 @@ def init(
         Orders of operations that may overlap, each with an arena of its own, 1 to 16; equal on all
         ranks.
     dtypes : sequence of torch.dtype, optional
-        What the CUDA kernels loaded now are for, by default every dtype; equal on all ranks.
+        What the CUDA kernels loaded now are for, by default every dtype; equal on all ranks. Those
+        of another dtype are loaded by the first call that needs them, with all ranks meeting.
     on_timeout : str
         ``"raise"``: a dead lane raises at the next call or synchronisation; ``"abort"``: a watchdog
         ends the process as soon as it sees one.

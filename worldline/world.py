@@ -267,10 +267,7 @@ class World:
         if launch is not None and not isinstance(launch, Launch):
             raise InvalidArgument("launch", launch, "must be a worldline.Launch")
         request = self.request("all_reduce", x, op)
-        choice = choose(request, algorithm, launch)
-        if choice.algorithm.backend == "cuda":
-            self._loader.declares(x.dtype)
-        return request, choice
+        return request, choose(request, algorithm, launch)
 
     def _planned(self, key: tuple[Any, ...], request: Request, choice: Choice, lane: Lane) -> Plan:
         """Return a call's plan; collective the first time that its kernel is needed."""

@@ -12,7 +12,7 @@ import worldline
 from worldline import InvalidArgument, ProviderError, launch, rank_main
 from worldline.primitives import cuda_driver
 from worldline.primitives.memory import PROVIDERS
-from worldline.startup import default_provider
+from worldline.startup import _take_gpu, default_provider
 
 
 def see(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
@@ -110,3 +110,18 @@ def test_a_rank_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen == [0, 1]
     with pytest.raises(ProviderError, match=r"rank 2 has no GPU of its own: torch sees 2"):
         rank_main._place("torch", 2)
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "current", "taken"),
+    [(1, 0, [1]), (1, 1, []), (None, 0, []), (2, 0, []), (0, 0, [0])],
+)
+def test_torchruns_place_is_the_gpu_of_who_has_chosen_none(
+    monkeypatch: pytest.MonkeyPatch, local_rank: int | None, current: int, taken: list[int]
+) -> None:
+    see(monkeypatch, 2)
+    found: list[int] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    monkeypatch.setattr(torch.cuda, "set_device", found.append)
+    _take_gpu(local_rank)
+    assert found == taken
