@@ -1,0 +1,105 @@
+"""Kernels are loaded behind a meeting of all ranks: the order of things, without a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from worldline import ProviderError, UnsupportedError
+from worldline.kernels import loading
+from worldline.kernels.loading import Loader
+
+
+class Ranks:
+    """A rendezvous whose other rank always comes, a lane, kernels and a plan: all keep a diary."""
+
+    rank = 0
+
+    def __init__(self) -> None:
+        self.diary: list[str] = []
+        self.problem_elsewhere = ""
+        self.arena = self
+        self.provider = SimpleNamespace(device_type="cuda")
+
+    def drain(self) -> None:
+        self.diary.append("drained")
+
+    def meet(self, what: str) -> None:
+        self.diary.append(f"met: {what}")
+
+    def gather(self, what: str, problem: str) -> list[str]:
+        self.diary.append(f"gathered: {what}")
+        return [problem, self.problem_elsewhere]
+
+    def add(self, dtypes: list[torch.dtype]) -> None:
+        self.diary.append(f"added {dtypes[0]}")
+
+    def load(self) -> None:
+        self.diary.append("loaded")
+
+    def make(self) -> Any:
+        self.diary.append("made")
+        return self
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    """Give ranks with nothing in their diary, outside a capture."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(loading.Loader, "_load_declared", lambda self, dtypes: None)
+    return Ranks()
+
+
+def loader(ranks: Ranks) -> Loader:
+    made = Loader(ranks, [ranks], [torch.bfloat16])  # type: ignore[arg-type, list-item]
+    made.cuda = ranks  # type: ignore[assignment]
+    ranks.diary.clear()
+    return made
+
+
+def test_a_triton_kernel_is_loaded_once_behind_a_meeting(ranks: Ranks) -> None:
+    used = loader(ranks)
+    used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+    assert ranks.diary == ["drained", "met: load", "made", "loaded", "gathered: loaded"]
+    ranks.diary.clear()
+    used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+    assert ranks.diary == ["made"]
+
+
+def test_a_dtype_that_was_not_declared_comes_before_its_plan(ranks: Ranks) -> None:
+    used = loader(ranks)
+    used.ensure(("cuda", torch.float16), ranks.make)
+    assert ranks.diary == [
+        "drained",
+        "met: load",
+        "added torch.float16",
+        "gathered: loaded",
+        "made",
+    ]
+
+
+def test_a_failure_elsewhere_fails_here_and_is_tried_again(ranks: Ranks) -> None:
+    used = loader(ranks)
+    ranks.problem_elsewhere = "rank 1: no compiler"
+    for _ in range(2):
+        with pytest.raises(ProviderError, match="rank 1: no compiler"):
+            used.ensure(("cuda", torch.float16), ranks.make)
+    assert ranks.diary.count("met: load") == 2
+
+
+def test_nothing_is_loaded_in_a_capture(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = loader(ranks)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(UnsupportedError, match=r"float16 are not loaded.*before the capture"):
+        used.ensure(("cuda", torch.float16), ranks.make)
+    assert ranks.diary == []
+
+
+def test_the_cpu_loads_nothing(ranks: Ranks) -> None:
+    ranks.provider = SimpleNamespace(device_type="cpu")
+    used = Loader(ranks, [ranks], [torch.bfloat16])  # type: ignore[arg-type, list-item]
+    used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+    assert ranks.diary == ["made"]
