@@ -17,12 +17,10 @@ from worldline.primitives.cuda_driver import call
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import ITEM, SLOT
+from worldline.primitives.nvrtc import REGISTERS
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce_ll.cu"
 ENTRIES = ("one_shot", "two_shot")
-REGISTERS = 128
-"""Registers of a thread that no kernel may pass: blocks that must be resident together are counted
-by it, alike on all ranks."""
 
 
 class _Lane(ctypes.Structure):
@@ -151,8 +149,9 @@ def _check_fits(name: str, function: Any) -> None:
     registers = call(driver.cuFuncGetAttribute, attribute, function)
     if registers > REGISTERS:
         raise ProviderError(f"{name} takes {registers} registers, more than {REGISTERS}")
-    offset, size = driver.cuFuncGetParamInfo(function, 0)[1:]
-    if (offset, size) != (0, ctypes.sizeof(AllReduce)):
+    # The driver's own word for it needs CUDA 12.4.
+    status, offset, size = driver.cuFuncGetParamInfo(function, 0)
+    if not status and (offset, size) != (0, ctypes.sizeof(AllReduce)):
         raise ProviderError(f"{name} takes {size} bytes of arguments, not AllReduce's")
 
 

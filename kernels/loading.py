@@ -74,24 +74,30 @@ class Loader:
             )
         for lane in self._lanes:
             lane.arena.drain()
+            # A rank that knows the lane for dead has raised, and does not come to the meeting.
+            lane.arena.look()
+            lane.check()
         self._rendezvous.meet("load")
-        if variant[0] == "cuda":
-            kernels, dtype = self.cuda, variant[1]
-            self._together("loaded", lambda: kernels.add([dtype]))
-            made = make()
-        else:
-            made = make()
-            self._together("loaded", made.load)
+        made: list[Plan] = []
+
+        def load() -> None:
+            if variant[0] == "cuda" and self.cuda is not None:
+                self.cuda.add([variant[1]])
+            made.append(make())
+            made[0].load()
+
+        self._together("loaded", load)
         self._loaded.add(variant)
-        return made
+        return made[0]
 
     def _together(self, what: str, load: Callable[[], None]) -> None:
         """Load on all ranks, or fail on all of them."""
-        problem = ""
+        own: Exception | None = None
         try:
             load()
-        except ProviderError as error:
-            problem = f"rank {self._rendezvous.rank}: {error}"
+        except Exception as error:
+            own = error
+        problem = "" if own is None else f"rank {self._rendezvous.rank}: {own}"
         for fault in self._rendezvous.gather(what, problem):
             if fault:
-                raise ProviderError(fault)
+                raise ProviderError(fault) from own

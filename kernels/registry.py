@@ -22,7 +22,7 @@ DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
 MAX_BLOCK = 1 << 16
-MAX_THREADS = 1024
+MAX_THREADS = 512
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -54,6 +54,7 @@ class Lane:
         self.provider, self.arena = provider, arena
         self.rank, self.size, self.timeout, self.index = rank, size, timeout, index
         self._fault: CollectiveError | None = None
+        self._recovering = False
         # The watchdog looks for faults beside the thread that launches.
         self._finding = threading.Lock()
 
@@ -75,20 +76,22 @@ class Lane:
             Naming the rank on which two operations of the lane ran at once.
         """
         fault = self.fault()
+        if fault is None and self._recovering:
+            fault = CollectiveAborted("recover", self.rank, self.rank)
         if fault is not None:
             raise fault.with_traceback(None)
 
     def fault(self) -> CollectiveError | None:
         """Return why the lane is dead, or None while it is not known to be."""
         with self._finding:
-            if self._fault is None and self.arena.dead():
+            if self._fault is None and not self._recovering and self.arena.dead():
                 self._fault = self._find_fault()
             return self._fault
 
     @property
     def alive(self) -> bool:
         """Whether nothing is known against the lane; cheap enough for every call."""
-        return self._fault is None and not self.arena.dead()
+        return self._fault is None and not self._recovering and not self.arena.dead()
 
     def abort(self, operation: str) -> None:
         """Kill the lane on every rank, unless it is dead: this rank's call ended in an exception.
@@ -157,14 +160,13 @@ class Lane:
     def reset(self) -> None:
         """Clear the arena, while every rank's kernels have ended; the lane stays dead."""
         with self._finding:
-            if self._fault is None:
-                self._fault = CollectiveAborted("recover", self.rank, self.rank)
+            self._recovering = True
             self.arena.clear()
 
     def revive(self) -> None:
         """Let operations run again, once every rank has reset."""
         with self._finding:
-            self._fault = None
+            self._fault, self._recovering = None, False
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next operation use the epoch after ``epoch``: a hook to test the wrap.

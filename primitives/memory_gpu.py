@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import torch
@@ -13,6 +14,9 @@ from worldline.primitives.interpreter import interpreting
 from worldline.primitives.layout import DEAD, ArenaLayout
 
 ARENA_BYTES = 64 << 20
+
+_GENERATIONS = 2
+"""Launches of a lane that are resident at once: one that runs, one started early."""
 
 
 class DeviceArena:
@@ -49,7 +53,7 @@ class DeviceArena:
         self._owners: list[Any] | None = owners
         self._context = cuda_driver.Context()
         # The host's own memory, which kernels reach over the bus: reading it stops nothing.
-        self._notice = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+        self._notice = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=True)
         self.notice = self._notice.data_ptr()
         self._noticed = ctypes.c_int64.from_address(self.notice)
         self._table = torch.tensor([*bases, self.notice], dtype=torch.int64, device=device)
@@ -105,7 +109,11 @@ class GpuProvider:
     device_type = "cuda"
 
     def device(self) -> torch.device:
-        """Return the current CUDA device."""
+        """Return the CUDA device that was the current one when first asked."""
+        return self._device
+
+    @functools.cached_property
+    def _device(self) -> torch.device:
         return torch.device("cuda", torch.cuda.current_device())
 
     def default_bytes(self, world_size: int) -> int:
@@ -140,16 +148,47 @@ class GpuProvider:
             )
         torch.cuda.synchronize()
 
+    def resident(self, sharers: int, threads: int, registers: int) -> int:
+        """Return how many blocks of each of several launches can be on the GPU together.
+
+        Parameters
+        ----------
+        sharers : int
+            Launches that may wait on each other; their early-launched successors count as well.
+        threads, registers : int
+            Of each block, and of each thread.
+
+        Raises
+        ------
+        ProviderError
+            When not even one block of each can.
+        """
+        gpu: Any = torch.cuda.get_device_properties(self.device())
+        each = min(
+            gpu.regs_per_multiprocessor // (threads * -(-registers // 8) * 8),
+            gpu.max_threads_per_multi_processor // threads,
+        )
+        blocks = gpu.multi_processor_count * each // (sharers * _GENERATIONS)
+        if blocks < 1:
+            raise ProviderError(
+                f"{sharers} ranks times lanes with blocks of {threads} threads cannot be "
+                f"resident together on {gpu.name}; use fewer ranks or lanes, or smaller blocks"
+            )
+        return int(blocks)
+
     def largest_grid(self, threads: int, registers: int) -> int | None:
-        """Return None: blocks wait for their like on other GPUs, in the same order everywhere."""
-        return None
+        """Return the blocks of a launch that may wait on others, None for any number."""
+        raise NotImplementedError
 
     def load(self, kernel: Any, args: tuple[Any, ...], **constants: Any) -> None:
         """Compile a Triton kernel and load it on the current device."""
-        compiled = kernel.warmup(*args, grid=(1,), **constants)
-        # Asking for the launcher is what loads the module.
-        assert compiled.run is not None
+        with torch.cuda.device(self._device):
+            compiled = kernel.warmup(*args, grid=(1,), **constants)
+            # Asking for the launcher is what loads the module.
+            assert compiled.run is not None
 
     def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
         """Launch a Triton kernel on the current stream."""
-        kernel[(grid,)](*args, **constants)
+        # Triton launches on its current device, whatever device the addresses are on.
+        with torch.cuda.device(self._device):
+            kernel[(grid,)](*args, **constants)

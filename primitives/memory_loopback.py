@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import Any
 
 import torch
 
@@ -27,9 +26,6 @@ from worldline.primitives.memory_gpu import DeviceArena, GpuProvider
 ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
 """What a process that is to run several ranks needs before it first uses CUDA: a queue for each
 rank, and torch's own kernels loaded before another rank's kernel waits for this one."""
-
-_GENERATIONS = 2
-"""Launches of a rank that are resident at once: one that runs, one started early."""
 
 _arenas: dict[str, torch.Tensor] = {}
 
@@ -69,23 +65,10 @@ class LoopbackProvider(GpuProvider):
     def largest_grid(self, threads: int, registers: int) -> int:
         """Return how many blocks of one launch can be resident with those of all ranks and lanes.
 
-        Raises
-        ------
-        ProviderError
-            When not even one can.
+        Ranks and lanes of this world alone: of two worlds on one GPU, one must be idle while the
+        other works.
         """
-        gpu: Any = torch.cuda.get_device_properties(self.device())
-        each = min(
-            gpu.regs_per_multiprocessor // (threads * -(-registers // 8) * 8),
-            gpu.max_threads_per_multi_processor // threads,
-        )
-        blocks = gpu.multi_processor_count * each // (self._sharers * _GENERATIONS)
-        if blocks < 1:
-            raise ProviderError(
-                f"{self._sharers} ranks times lanes with blocks of {threads} threads cannot be "
-                f"resident together on {gpu.name}; use fewer ranks or lanes, or smaller blocks"
-            )
-        return blocks
+        return self.resident(self._sharers, threads, registers)
 
 
 def _check_together(offers: list[list[str]]) -> None:

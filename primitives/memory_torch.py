@@ -21,13 +21,28 @@ from worldline.primitives.gpus import PEERS, Gpu, check_gpus, own_gpu
 from worldline.primitives.layout import ArenaLayout
 from worldline.primitives.memory_gpu import DeviceArena, GpuProvider
 
-_NO_MULTICAST = "TORCH_SYMM_MEM_DISABLE_MULTICAST"
+_SETTINGS = {
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    # Torch numbers devices as each process sees them; check_gpus has compared what they are.
+    "TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES": "1",
+}
 
 
 class TorchProvider(GpuProvider):
     """Symmetric memory between the GPUs of one machine."""
 
     name = "torch"
+
+    def __init__(self) -> None:
+        self._lanes = 0
+
+    def largest_grid(self, threads: int, registers: int) -> int | None:
+        """Return None for one lane: blocks wait for their like, in the same order everywhere.
+
+        Lanes have no order among them: with several, one could fill this GPU and another the
+        peer's, each waiting for blocks that find no room. All are kept resident together.
+        """
+        return self.resident(self._lanes, threads, registers) if self._lanes > 1 else None
 
     def allocate(self, rendezvous: Rendezvous, layout: ArenaLayout) -> DeviceArena:
         """Allocate and map every rank's arena; collective.
@@ -38,6 +53,7 @@ class TorchProvider(GpuProvider):
             When the ranks' GPUs cannot share memory; the message names them and the remedy.
         """
         device, rank = self.device(), rendezvous.rank
+        self._lanes += 1
         offers = rendezvous.gather("gpus", own_gpu(device).as_dict())
         gpus = [Gpu(**offer) for offer in offers]
         check_gpus(gpus)
@@ -47,6 +63,8 @@ class TorchProvider(GpuProvider):
         if not any(rendezvous.gather("peers", problem)):
             try:
                 bases, owners = _allocate(device, rendezvous, layout)
+            except ProviderError as error:
+                problem = str(error)
             except RuntimeError as error:
                 problem = _why_not(rank, error)
         for fault in rendezvous.gather("mapped", problem):
@@ -60,15 +78,31 @@ def _allocate(
 ) -> tuple[list[int], list[Any]]:
     """Return every arena's base, and what keeps them."""
     if rendezvous.size == 1:
-        own = torch.zeros(layout.size, dtype=torch.uint8, device=device)
-        return [own.data_ptr()], [own]
+        alone = torch.zeros(layout.size, dtype=torch.uint8, device=device)
+        return [alone.data_ptr()], [alone]
     from torch.distributed import _symmetric_memory as symmetric
 
+    memory = symmetric._SymmetricMemory
+    own: torch.Tensor | None = None
+    problem = ""
     with _without_multicast(), _group(rendezvous) as group:
-        memory = symmetric._SymmetricMemory
-        own = memory.empty_strided_p2p((layout.size,), (1,), torch.uint8, device)
-        own.zero_()
-        torch.cuda.current_stream(device).synchronize()
+        try:
+            backend = memory.get_backend(device)
+            if backend not in (None, "CUDA"):
+                raise RuntimeError(
+                    f"torch's symmetric memory is set to {backend}, Worldline needs CUDA: unset "
+                    f"TORCH_SYMMMEM, or do not call set_backend"
+                )
+            own = memory.empty_strided_p2p((layout.size,), (1,), torch.uint8, device)
+            own.zero_()
+            torch.cuda.current_stream(device).synchronize()
+        except RuntimeError as error:
+            problem = f"rank {rendezvous.rank}: {str(error).splitlines()[0]}"
+        # Whoever has no memory does not come to torch's meeting, which would wait for it.
+        for fault in rendezvous.gather("allocated", problem):
+            if fault:
+                raise ProviderError(fault)
+        assert own is not None
         handle = memory.rendezvous(own, group)
     assert handle is not None
     offset = own.data_ptr() - handle.buffer_ptrs[rendezvous.rank]
@@ -77,16 +111,17 @@ def _allocate(
 
 @contextmanager
 def _without_multicast() -> Iterator[None]:
-    """Keep torch from making a multicast object for the allocation."""
-    before = os.environ.get(_NO_MULTICAST)
-    os.environ[_NO_MULTICAST] = "1"
+    """Keep torch from making a multicast object, and from comparing numbers of devices."""
+    before = {name: os.environ.get(name) for name in _SETTINGS}
+    os.environ.update(_SETTINGS)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_NO_MULTICAST]
-        else:
-            os.environ[_NO_MULTICAST] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

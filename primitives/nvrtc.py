@@ -23,6 +23,9 @@ from worldline.primitives.errors import ProviderError
 from worldline.primitives.fingerprint import package_version
 
 HEADERS = Path(__file__).resolve().parent / "cuda"
+REGISTERS = 128
+"""Registers of a thread that no kernel may pass: blocks that must be resident together are counted
+by it, alike on all ranks."""
 _STANDARD = "c++17"
 _CONSTANTS = (
     "SPINS",
@@ -84,6 +87,7 @@ def compile_cubins(
         "folders": [str(folder) for folder in folders],
         "arch": arch,
         "std": _STANDARD,
+        "registers": REGISTERS,
         "macros": list(macros),
     }
     content = hashlib.sha256(json.dumps([job, _compiler()]).encode())

@@ -26,7 +26,7 @@ def compile_program(job: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
     ----------
     job : mapping
         ``source`` and ``layout`` (text), ``folders``, ``macros`` and ``expressions`` (lists of
-        text), ``arch`` and ``std``.
+        text), ``arch``, ``std`` and ``registers`` (of a thread, at most).
 
     Returns
     -------
@@ -44,6 +44,7 @@ def compile_program(job: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
             std=job["std"],
             include_path=[generated, *job["folders"]],
             define_macro=list(job["macros"]) or None,
+            max_register_count=job["registers"],
         )
         program = Program(job["source"], "c++", options)
         code = program.compile("cubin", name_expressions=tuple(job["expressions"]))

@@ -51,19 +51,24 @@ def _watch(lanes: list[weakref.ref[Lane]], stopped: threading.Event, abort: bool
         for lane in kept:
             if lane.alive:
                 reported.discard(lane.index)
-            elif lane.index not in reported:
+            elif lane.index not in reported and _report(lane, abort):
                 reported.add(lane.index)
-                _report(lane, abort)
         if not kept:
             return
         del kept, lane
 
 
-def _report(lane: Lane, abort: bool) -> None:
-    fault = lane.fault()
+def _report(lane: Lane, abort: bool) -> bool:
+    """Log what killed a lane; False where nothing has, as while a world recovers."""
+    try:
+        fault: Exception | None = lane.fault()
+    except Exception as error:
+        # A driver that answers nothing any more, say: the lane is dead all the same.
+        fault = error
     if fault is None:
-        return
+        return False
     LOGGER.error("lane %d: %s", lane.index, fault)
     if abort:
         LOGGER.critical("ending the process: on_timeout='abort'")
         os.abort()
+    return True

@@ -160,8 +160,11 @@ def _check_rank(world: Any) -> dict[str, str]:
         for dtype in DTYPES:
             inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
             mine = inputs[world.rank].to(world.device)
-            result = world.all_reduce(mine, algorithm=row.name).cpu()
-            same = torch.equal(reference.bits(result), reference.bits(reference.all_reduce(inputs)))
+            result = world.all_reduce(mine, algorithm=row.name)
+            world.synchronize()
+            same = torch.equal(
+                reference.bits(result.cpu()), reference.bits(reference.all_reduce(inputs))
+            )
             verdicts[_point(row.name, dtype)] = _WORKS if same else "bits differ from the reference"
     return verdicts
 

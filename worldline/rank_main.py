@@ -96,7 +96,8 @@ def _place(provider: str, rank: int) -> AbstractContextManager[Any]:
     if provider == "host" or not torch.cuda.is_available():
         return nullcontext()  # init() says what is missing.
     if provider == "loopback":
-        return torch.cuda.stream(torch.cuda.Stream())
+        # Of the other pool than streams that ranks make: torch deals those out in a circle.
+        return torch.cuda.stream(torch.cuda.Stream(priority=-1))
     if rank >= torch.cuda.device_count():
         raise ProviderError(
             f"rank {rank} has no GPU of its own: torch sees {torch.cuda.device_count()}; start no "

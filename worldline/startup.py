@@ -92,7 +92,8 @@ def init(
         Where symmetric memory comes from: ``"torch"`` (one process to a GPU), ``"loopback"``
         (ranks of one process on one GPU) or ``"host"`` (the CPU). By default the environment
         variable ``WORLDLINE_PROVIDER``, else what this machine has. On GPUs a rank's device is
-        torch's current one; torchrun's processes that have chosen none get that of ``LOCAL_RANK``.
+        torch's current one; torchrun's processes that have not used CUDA yet get that of
+        ``LOCAL_RANK``.
     timeout : float or timedelta, optional
         Deadline of every device-side wait and of every meeting, in seconds. By default the process
         group's own timeout, else 600.
@@ -264,8 +265,8 @@ def _local_rank() -> int | None:
 
 
 def _take_gpu(local_rank: int | None) -> None:
-    """Make torchrun's place the current device, for a process that has chosen none."""
-    if local_rank is None or torch.cuda.current_device() != 0:
+    """Make torchrun's place the current device, for a process that has not used CUDA yet."""
+    if local_rank is None or torch.cuda.is_initialized():
         return
     if local_rank < torch.cuda.device_count():
         torch.cuda.set_device(local_rank)

@@ -196,16 +196,36 @@ class World:
         if is_dynamo_compiling():
             return eager(self._all_reduce)(x, out, op, algorithm, launch, lane)
         if out is None and type(x) is torch.Tensor and x.is_cuda and not self.debug:
-            known = self._plans.get((x.numel(), x.dtype, op, algorithm, launch, lane, x.device))
-            if known is not None and x.is_contiguous() and not x.is_neg() and known[1].alive:
-                result = torch.empty_like(x)
-                try:
-                    known[0].run(x.data_ptr(), result.data_ptr())
-                except BaseException:
-                    known[1].abort("all_reduce")
-                    raise
-                return result
+            done = self._again(x, (op, algorithm, launch, lane))
+            if done is not None:
+                return done
         return self._all_reduce(x, out, op, algorithm, launch, lane)
+
+    def _again(self, x: torch.Tensor, options: tuple[Any, ...]) -> torch.Tensor | None:
+        """Run a call that has a plan, at the least cost to the host; None where it must be checked.
+
+        What is unusual about a call is the checked path's matter, and so is every error.
+        """
+        try:
+            known = self._plans.get((x.numel(), x.dtype, *options, x.device))
+            if known is None or type(options[-1]) is not int or not known[1].alive:
+                return None
+            # A tensor that wraps another, or stands for zeroes, has no memory of its own.
+            source = x.data_ptr()
+            if not source or not x.is_contiguous() or x.is_neg():
+                return None
+        except (TypeError, RuntimeError):
+            return None
+        result = torch.empty_like(x)
+        target = result.data_ptr()
+        if not target:
+            return None
+        try:
+            known[0].run(source, target)
+        except BaseException:
+            self._abort("all_reduce", known[1])
+            raise
+        return result
 
     def _all_reduce(
         self,
@@ -226,6 +246,7 @@ class World:
             raise
         lane.check()
         if self.debug:
+            self._look(lane)
             signature = checks.signature(request, algorithm, launch, lane_index)
             checks.check_match(self._rendezvous, signature)
         key = (x.numel(), x.dtype, op, algorithm, launch, lane_index, x.device)
@@ -282,6 +303,12 @@ class World:
         self._plans[key] = (made, lane)
         return made
 
+    @staticmethod
+    def _look(lane: Lane) -> None:
+        """Raise what killed the lane, also where no kernel of this rank has met it yet."""
+        lane.arena.look()
+        lane.check()
+
     def _lane(self, index: int) -> Lane:
         lanes = self.lanes
         return lanes[whole_number("lane", index, 0, len(lanes) - 1)]
@@ -296,8 +323,13 @@ class World:
             yield
             lane.check()
         except BaseException:
-            lane.abort(operation)
+            self._abort(operation, lane)
             raise
+
+    def _abort(self, operation: str, lane: Lane) -> None:
+        """Kill a lane whose operation this rank left in the middle; in a capture nothing ran."""
+        if self.device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+            lane.abort(operation)
 
     def barrier(self, lane: int = 0) -> None:
         """Wait until every rank has called this and has done what its stream held before.
@@ -347,8 +379,7 @@ class World:
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         for lane in lanes:
-            lane.arena.look()
-            lane.check()
+            self._look(lane)
 
     def explain(self, collective: str, x: torch.Tensor, op: str = "sum") -> Explanation:
         """Say what a call would run, why, what was refused, and the arena's map.
@@ -393,5 +424,11 @@ class World:
             return
         if self._watchdog is not None:
             self._watchdog.stop()
+        errors: list[Exception] = []
         for lane in lanes:
-            lane.close()
+            try:
+                lane.close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]

@@ -59,7 +59,7 @@ struct Patience {
       give_notice(lane);
       return false;
     }
-    if (now - started <= lane.limit_ns) return true;
+    if ((long long)(now - started) <= (long long)lane.limit_ns) return true;
     report_timeout(lane, epoch, peer, slot, seen);
     return false;
   }

@@ -66,4 +66,4 @@ def test_refusals(provider: str, ranks: int) -> None:
     for device, lane, block in worldline.spawn(refuse, ranks, **options):
         assert "must be on cuda:" in device
         assert "lane=1: must be a whole number from 0 to 0" in lane
-        assert "must be 32 to 1024" in block
+        assert "must be 32 to 512" in block

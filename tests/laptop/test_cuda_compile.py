@@ -112,3 +112,10 @@ def test_a_refusal_in_a_process_of_its_own_shows_the_log(tmp_path: Path) -> None
     bad.write_text("template <int N> __global__ void k() { undeclared = N; }")
     with pytest.raises(ProviderError, match="undeclared"):
         nvrtc.compile_cubins(bad, "sm_90", (), [["k<1>"], ["k<2>"]])
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
+def test_sixteen_ranks_fit(repo_root: Path, arch: str) -> None:
+    source = repo_root / "kernels/cuda/all_reduce_ll.cu"
+    macros, part = ("WL_WORLD=16", "WL_RANK=7"), "two_shot<2, true, true>"
+    assert nvrtc.compile_cubin(source, arch, macros, [part]).names

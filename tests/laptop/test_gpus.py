@@ -143,3 +143,14 @@ def test_blocks_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_providers_set_no_limit() -> None:
     assert TorchProvider().largest_grid(1024, 128) is None
+
+
+def test_lanes_of_one_gpu_are_resident_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider_on(monkeypatch, 1)
+    monkeypatch.setattr(TorchProvider, "device", lambda self: "cuda:0")
+    provider = TorchProvider()
+    provider._lanes = 1
+    assert provider.largest_grid(128, 128) is None
+    provider._lanes = 2
+    # Four blocks of 128 threads with 128 registers to a multiprocessor, two launches to a lane.
+    assert provider.largest_grid(128, 128) == 132 * 4 // 4

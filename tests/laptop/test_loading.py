@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from worldline import ProviderError, UnsupportedError
+from worldline import CollectiveAborted, ProviderError, UnsupportedError
 from worldline.kernels import loading
 from worldline.kernels.loading import Loader
 
@@ -21,11 +21,19 @@ class Ranks:
     def __init__(self) -> None:
         self.diary: list[str] = []
         self.problem_elsewhere = ""
+        self.dead = False
         self.arena = self
         self.provider = SimpleNamespace(device_type="cuda")
 
     def drain(self) -> None:
         self.diary.append("drained")
+
+    def look(self) -> None:
+        self.diary.append("looked")
+
+    def check(self) -> None:
+        if self.dead:
+            raise CollectiveAborted("all_reduce", 0, 1)
 
     def meet(self, what: str) -> None:
         self.diary.append(f"met: {what}")
@@ -63,7 +71,7 @@ def loader(ranks: Ranks) -> Loader:
 def test_a_triton_kernel_is_loaded_once_behind_a_meeting(ranks: Ranks) -> None:
     used = loader(ranks)
     used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
-    assert ranks.diary == ["drained", "met: load", "made", "loaded", "gathered: loaded"]
+    assert ranks.diary == ["drained", "looked", "met: load", "made", "loaded", "gathered: loaded"]
     ranks.diary.clear()
     used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
     assert ranks.diary == ["made"]
@@ -74,10 +82,12 @@ def test_a_dtype_that_was_not_declared_comes_before_its_plan(ranks: Ranks) -> No
     used.ensure(("cuda", torch.float16), ranks.make)
     assert ranks.diary == [
         "drained",
+        "looked",
         "met: load",
         "added torch.float16",
-        "gathered: loaded",
         "made",
+        "loaded",
+        "gathered: loaded",
     ]
 
 
@@ -88,6 +98,28 @@ def test_a_failure_elsewhere_fails_here_and_is_tried_again(ranks: Ranks) -> None
         with pytest.raises(ProviderError, match="rank 1: no compiler"):
             used.ensure(("cuda", torch.float16), ranks.make)
     assert ranks.diary.count("met: load") == 2
+
+
+def test_any_failure_here_is_told_to_the_others(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = loader(ranks)
+
+    def fail() -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(ranks, "load", fail)
+    with pytest.raises(ProviderError, match="rank 0: disk full"):
+        used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+    assert ranks.diary[-1] == "gathered: loaded"
+
+
+def test_nobody_waits_for_a_meeting_on_a_dead_lane(ranks: Ranks) -> None:
+    used = loader(ranks)
+    ranks.dead = True
+    with pytest.raises(CollectiveAborted):
+        used.ensure(("cuda", torch.float16), ranks.make)
+    assert ranks.diary == ["drained", "looked"]
 
 
 def test_nothing_is_loaded_in_a_capture(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,15 +113,15 @@ def test_a_rank_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("local_rank", "current", "taken"),
-    [(1, 0, [1]), (1, 1, []), (None, 0, []), (2, 0, []), (0, 0, [0])],
+    ("local_rank", "used", "taken"),
+    [(1, False, [1]), (1, True, []), (None, False, []), (2, False, []), (0, False, [0])],
 )
 def test_torchruns_place_is_the_gpu_of_who_has_chosen_none(
-    monkeypatch: pytest.MonkeyPatch, local_rank: int | None, current: int, taken: list[int]
+    monkeypatch: pytest.MonkeyPatch, local_rank: int | None, used: bool, taken: list[int]
 ) -> None:
     see(monkeypatch, 2)
     found: list[int] = []
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: used)
     monkeypatch.setattr(torch.cuda, "set_device", found.append)
     _take_gpu(local_rank)
     assert found == taken

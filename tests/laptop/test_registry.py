@@ -115,7 +115,7 @@ def test_a_launch_narrower_than_a_gpu_block_is_refused_there() -> None:
     on_gpu = dataclasses.replace(request(64, 2), device_type="cuda")
     with pytest.raises(InvalidArgument, match=r"launch.block=64: must be at least 128"):
         choose(on_gpu, "ll_one_shot", Launch(64, 1))
-    with pytest.raises(InvalidArgument, match=r"launch.block=16: must be 32 to 1024"):
+    with pytest.raises(InvalidArgument, match=r"launch.block=16: must be 32 to 512"):
         choose(on_gpu, "ll_one_shot_cuda", Launch(16, 1))
     assert choose(on_gpu, launch=Launch(64, 1)).algorithm.name == "ll_one_shot_cuda"
     assert choose(request(64, 2), launch=Launch(64, 1)).launch.block == 64

@@ -8,11 +8,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from worldline.primitives import watchdog
 from worldline.primitives.errors import CollectiveAborted
+from worldline.primitives.lane import Lane
 from worldline.primitives.watchdog import PERIOD_SECONDS, Watchdog
 
 LATE = """
@@ -115,3 +117,29 @@ def test_a_late_rank_ends_the_waiting_process(tmp_path: Path) -> None:
     ended = [float(when) for when, text in lines if "on_timeout='abort'" in text]
     assert len(ended) == len(faults) == 2
     assert all(1.0 <= when - float(started) < 2.0 for when in ended)
+
+
+def test_a_fault_that_cannot_be_read_aborts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[bool] = []
+    monkeypatch.setattr(watchdog.os, "abort", lambda: ended.append(True))
+
+    class Broken:
+        index, alive = 0, False
+
+        def fault(self) -> None:
+            raise RuntimeError("the driver answers nothing any more")
+
+    watchdog._report(Broken(), abort=True)  # type: ignore[arg-type]
+    assert ended == [True]
+
+
+def test_recovery_is_no_fault_to_report() -> None:
+    arena = SimpleNamespace(clear=lambda: None, dead=lambda: False)
+    lane = Lane(object(), arena, 0, 2, 1.0)  # type: ignore[arg-type]
+    lane.reset()
+    assert not lane.alive
+    assert lane.fault() is None
+    with pytest.raises(CollectiveAborted):
+        lane.check()
+    lane.revive()
+    lane.check()
