@@ -118,7 +118,7 @@ class _Point:
         replays: dict[str, list[float]] = {}
         host: dict[str, list[float]] = {}
         if mine.is_cuda:
-            calls |= self._without_deadline()
+            self._add_without_deadline(calls, refused)
             graphs, failed = self._captured(calls)
             times, replays = graphs.times(repeats), graphs.replays(repeats)
             refused |= failed
@@ -130,15 +130,15 @@ class _Point:
         return [
             *(
                 Row(
-                    name,
-                    name in made,
-                    label,
-                    self._nbytes,
-                    exact.get(name),
-                    _median(times[name]),
-                    (max(times[name]) - min(times[name])) * 1e6 / _median(times[name]),
-                    _median(replays[name]) if replays else None,
-                    _median(host[name]) if host else None,
+                    algorithm=name,
+                    peer=name in made,
+                    dtype=label,
+                    nbytes=self._nbytes,
+                    exact=exact.get(name),
+                    microseconds=_median(times[name]),
+                    spread=(max(times[name]) - min(times[name])) * 1e6 / _median(times[name]),
+                    replay_microseconds=_median(replays[name]) if replays else None,
+                    host_microseconds=_median(host[name]) if host else None,
                 )
                 for name in times
             ),
@@ -152,25 +152,34 @@ class _Point:
         expected = reference.bits(reference.all_reduce(self._inputs))
         return self._group.all_true(torch.equal(reference.bits(call().cpu()), expected))
 
-    def _without_deadline(self) -> dict[str, Callable[[], object]]:
-        """Return the one-shot CUDA kernel built without its deadline, to see what that costs."""
+    def _add_without_deadline(
+        self, calls: dict[str, Callable[[], object]], refused: dict[str, str]
+    ) -> None:
+        """Add the one-shot CUDA kernel built without its deadline, to see what that costs."""
         from worldline.kernels.cuda_launch import CudaKernels
 
         world, mine = self._world, self._mine
         row = algorithm("all_reduce", "ll_one_shot_cuda")
         request = world.request("all_reduce", mine)
-        kernels = CudaKernels(
-            world.rank, world.size, world.device, [mine.dtype], ["WL_NO_DEADLINE"]
-        )
-        target = torch.empty_like(mine)
-        made = plan(row, request, world.lane, row.launches(request)[0], kernels)
+        target, reason, made = torch.empty_like(mine), None, None
+        try:
+            kernels = CudaKernels(
+                world.rank, world.size, world.device, [mine.dtype], ["WL_NO_DEADLINE"]
+            )
+            made = plan(row, request, world.lane, row.launches(request)[0], kernels)
+        except Exception as error:
+            reason = _one_line(error)
+        name, reason = f"{row.name}, no deadline", self._group.first_reason(reason)
+        if reason is not None or made is None:
+            refused[name] = str(reason)
+            return
+        run = made.run
 
         def call() -> torch.Tensor:
-            made.run(mine.data_ptr(), target.data_ptr())
+            run(mine.data_ptr(), target.data_ptr())
             return target
 
-        self._group.barrier()
-        return {f"{row.name}, no deadline": call}
+        calls[name] = call
 
     def _captured(
         self, calls: dict[str, Callable[[], object]]

@@ -1,8 +1,8 @@
 """Other libraries' all-reduces, to measure beside ours.
 
-A peer is a module or class with ``make(rank, world, device, group, max_bytes)`` that returns an
-object with ``all_reduce(x)`` and ``close()``. Peers of packages that torch does not bring are named
-by their module (``worldline bench all-reduce --peer MODULE``), which may call itself by ``NAME``.
+A peer is made by ``make(rank, world, device, group, max_bytes)``, which returns an object with
+``all_reduce(x)`` and ``close()``. Peers that torch does not bring are named by a module that has
+such a function: ``worldline bench all-reduce --peer MODULE``.
 """
 
 from __future__ import annotations

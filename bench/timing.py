@@ -73,13 +73,7 @@ class Graphs:
 
     def times(self, repeats: int) -> dict[str, list[float]]:
         """Replay all in turn; the slowest rank's seconds of one operation, for each replay."""
-        times: dict[str, list[float]] = {name: [] for name in self._graphs}
-        for turn in range(WARM_UP + repeats):
-            for name, graph in self._graphs.items():
-                seconds = self._group.slowest(self._replay(graph)) / OPERATIONS
-                if turn >= WARM_UP:
-                    times[name].append(seconds)
-        return times
+        return self._in_turn(repeats, self._replay)
 
     def replays(self, repeats: int) -> dict[str, list[float]]:
         """Replay each on an idle GPU after a meeting of the hosts, as callers of a graph meet it.
@@ -87,12 +81,20 @@ class Graphs:
         On the default stream, as most are. Launching the graph counts, and so does waiting for a
         rank whose host is later.
         """
+
+        def replay(graph: torch.cuda.CUDAGraph) -> float:
+            self._group.barrier()
+            return _timed(graph, torch.cuda.default_stream())
+
+        return self._in_turn(repeats, replay)
+
+    def _in_turn(
+        self, repeats: int, replay: Callable[[torch.cuda.CUDAGraph], float]
+    ) -> dict[str, list[float]]:
         times: dict[str, list[float]] = {name: [] for name in self._graphs}
         for turn in range(WARM_UP + repeats):
             for name, graph in self._graphs.items():
-                self._group.barrier()
-                stream = torch.cuda.default_stream()
-                seconds = self._group.slowest(_timed(graph, stream)) / OPERATIONS
+                seconds = self._group.slowest(replay(graph)) / OPERATIONS
                 if turn >= WARM_UP:
                     times[name].append(seconds)
         return times

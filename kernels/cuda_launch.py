@@ -7,11 +7,11 @@ import functools
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
+from worldline.kernels.registry import ALGORITHMS, DTYPES, Algorithm, Launch, Request, chunks
 from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
 from worldline.primitives.errors import ProviderError
@@ -20,7 +20,7 @@ from worldline.primitives.layout import ITEM, SLOT
 from worldline.primitives.nvrtc import REGISTERS
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce_ll.cu"
-ENTRIES = ("one_shot", "two_shot")
+ENTRIES = tuple(row.kernel for row in ALGORITHMS if row.backend == "cuda")
 
 
 class _Lane(ctypes.Structure):
@@ -155,6 +155,16 @@ def _check_fits(name: str, function: Any) -> None:
         raise ProviderError(f"{name} takes {size} bytes of arguments, not AllReduce's")
 
 
+class _Prepared(NamedTuple):
+    """One launch of a plan, but for its addresses and stream."""
+
+    offset: int
+    arguments: AllReduce
+    parameters: ctypes.Array[ctypes.c_void_p]
+    functions: tuple[Any, Any]
+    config: Any
+
+
 class CudaPlan:
     """A plan whose kernel is CUDA's: launches that lack only two addresses and a stream."""
 
@@ -163,30 +173,26 @@ class CudaPlan:
         algorithm: Algorithm,
         request: Request,
         lane: Lane,
-        cut: list[tuple[int, int, int]],
         shape: Launch,
         cuda: CudaKernels,
     ) -> None:
         self._index = cuda.device.index
-        self._launches = []
-        most = lane.provider.largest_grid(shape.block, REGISTERS) or shape.grid
-        for start, count, blocks in cut:
+        self._launches: list[_Prepared] = []
+        most = lane.provider.largest_grid(shape.block, REGISTERS)
+        for offset, count, blocks in chunks(algorithm, request, lane.arena.layout, shape, most):
             arguments = _arguments(algorithm, request, lane, count, shape)
-            parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-            threads = min(blocks, most) * shape.block
-            loops = algorithm.items(arguments.items, lane.size) > threads
-            functions = [
-                cuda.function(algorithm.kernel, request.dtype, wide, loops)
-                for wide in (False, count % request.per_slot == 0)
-            ]
+            loops = algorithm.items(arguments.items, lane.size) > blocks * shape.block
+            whole = count % request.per_slot == 0
             self._launches.append(
-                (
-                    start * request.dtype.itemsize,
+                _Prepared(
+                    offset,
                     arguments,
-                    parameters,
-                    ctypes.addressof(parameters),
-                    functions,
-                    _config(min(blocks, most), shape.block, cuda.dependent_launch),
+                    (ctypes.c_void_p * 1)(ctypes.addressof(arguments)),
+                    (
+                        cuda.function(algorithm.kernel, request.dtype, False, loops),
+                        cuda.function(algorithm.kernel, request.dtype, whole, loops),
+                    ),
+                    _config(blocks, shape.block, cuda.dependent_launch),
                 )
             )
         self._context = call(cuda_driver.driver.cuCtxGetCurrent)
@@ -200,16 +206,17 @@ class CudaPlan:
         # The public current_stream() takes 6 us to make an object around this number.
         stream = torch._C._cuda_getCurrentRawStream(self._index)
         if stream != self._stream:
-            for *_, config in self._launches:
-                config.hStream = cuda_driver.driver.CUstream(stream)
+            for prepared in self._launches:
+                prepared.config.hStream = cuda_driver.driver.CUstream(stream)
             self._stream = stream
-        for offset, arguments, _, parameters, functions, config in self._launches:
+        for offset, arguments, parameters, functions, config in self._launches:
             read, write = source + offset, target + offset
             arguments.source, arguments.target = read, write
             function = functions[(read | write) % ITEM == 0]
-            (status,) = cuda_driver.driver.cuLaunchKernelEx(config, function, parameters, 0)
+            address = ctypes.addressof(parameters)
+            (status,) = cuda_driver.driver.cuLaunchKernelEx(config, function, address, 0)
             if status:
-                self._launch_in_context(config, function, parameters)
+                self._launch_in_context(config, function, address)
 
     def _launch_in_context(self, config: Any, function: Any, parameters: int) -> None:
         """Launch again with the device's context current, which this thread had not yet."""

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import torch
-
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request, chunk_elements
+from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request, chunks
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import ITEM, THREADS
 
@@ -41,11 +39,8 @@ class TritonPlan:
         self._kernel = algorithm.load()
         self._lane = lane
         self._per_slot = request.per_slot
-        most = lane.provider.largest_grid(THREADS, REGISTERS) or shape.grid
-        self._chunks = [
-            (start * request.dtype.itemsize, count, min(blocks, most))
-            for start, count, blocks in chunks(algorithm, request, lane, shape)
-        ]
+        most = lane.provider.largest_grid(THREADS, REGISTERS)
+        self._chunks = chunks(algorithm, request, lane.arena.layout, shape, most)
         self._constants = {
             "RANK": lane.rank,
             "WORLD": lane.size,
@@ -91,23 +86,6 @@ class BarrierPlan:
         self._lane.provider.launch(self._kernel, 1, self._args, **self._constants)
 
 
-def chunks(
-    algorithm: Algorithm, request: Request, lane: Lane, shape: Launch
-) -> list[tuple[int, int, int]]:
-    """Cut a request into launches: (first element, elements, blocks) of each.
-
-    Fewer blocks where there are fewer items is a condition of safety: each block must exchange a
-    slot with every peer, and one without items would not.
-    """
-    step = chunk_elements(algorithm, request, lane.arena.layout)
-    cut = []
-    for start in range(0, request.count, step):
-        count = min(step, request.count - start)
-        items = algorithm.items(-(-count // request.per_slot), lane.size)
-        cut.append((start, count, min(shape.grid, -(-items // shape.block))))
-    return cut
-
-
 def plan(
     algorithm: Algorithm,
     request: Request,
@@ -129,21 +107,4 @@ def plan(
     from worldline.kernels.cuda_launch import CudaPlan
 
     assert cuda is not None
-    return CudaPlan(algorithm, request, lane, chunks(algorithm, request, lane, shape), shape, cuda)
-
-
-def run(
-    algorithm: Algorithm,
-    request: Request,
-    lane: Lane,
-    source: torch.Tensor,
-    target: torch.Tensor,
-    shape: Launch,
-) -> None:
-    """Plan and run at once, on contiguous tensors of ``request.count`` elements."""
-    plan(algorithm, request, lane, shape).run(source.data_ptr(), target.data_ptr())
-
-
-def run_barrier(lane: Lane) -> None:
-    """Plan and run the device-side barrier at once."""
-    BarrierPlan(lane).run()
+    return CudaPlan(algorithm, request, lane, shape, cuda)

@@ -75,8 +75,7 @@ class Loader:
         for lane in self._lanes:
             lane.arena.drain()
             # A rank that knows the lane for dead has raised, and does not come to the meeting.
-            lane.arena.look()
-            lane.check()
+            lane.look()
         self._rendezvous.meet("load")
         made: list[Plan] = []
 

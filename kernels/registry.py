@@ -276,6 +276,29 @@ def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) 
     return algorithm.capacity(layout) // ITEM * request.per_slot
 
 
+def chunks(
+    algorithm: Algorithm,
+    request: Request,
+    layout: ArenaLayout,
+    shape: Launch,
+    most: int | None,
+) -> list[tuple[int, int, int]]:
+    """Cut a request into launches: (offset in bytes, elements, blocks) of each.
+
+    Fewer blocks where there are fewer items is a condition of safety: each block must exchange a
+    slot with every peer, and one without items would not. ``most`` are the blocks that may wait on
+    others, None for any number.
+    """
+    step = chunk_elements(algorithm, request, layout)
+    grid = shape.grid if most is None else min(shape.grid, most)
+    cut = []
+    for start in range(0, request.count, step):
+        count = min(step, request.count - start)
+        items = algorithm.items(-(-count // request.per_slot), request.world_size)
+        cut.append((start * request.dtype.itemsize, count, min(grid, -(-items // shape.block))))
+    return cut
+
+
 def algorithms(collective: str, device_type: str | None = None) -> tuple[Algorithm, ...]:
     """List a collective's algorithms in the registry's order, or those for a kind of device."""
     return tuple(

@@ -62,7 +62,8 @@ class Context:
 
     def __init__(self) -> None:
         self._handle = call(driver.cuCtxGetCurrent)
-        self._stream = call(driver.cuStreamCreate, 1)
+        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        self._stream = call(driver.cuStreamCreate, flags)
 
     @contextmanager
     def current(self) -> Iterator[None]:

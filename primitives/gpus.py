@@ -40,15 +40,12 @@ class Gpu:
         Its identity, also where processes number their GPUs differently.
     capability : str
         Compute capability, such as ``"9.0"``.
-    pid : int
-        The rank's process.
     """
 
     machine: str
     name: str
     uuid: str
     capability: str
-    pid: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -73,7 +70,6 @@ def own_gpu(device: torch.device) -> Gpu:
         properties.name,
         str(properties.uuid),
         f"{properties.major}.{properties.minor}",
-        os.getpid(),
     )
 
 

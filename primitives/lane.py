@@ -1,7 +1,7 @@
 """A lane: one arena, one order of operations, one fate.
 
 Operations of a lane follow each other. When a device-side wait passes its deadline the lane is
-dead until :meth:`Lane.recover`; :meth:`Lane.check` turns the device's record into an error that
+dead until :func:`recover`; :meth:`Lane.check` turns the device's record into an error that
 names the first suspect.
 """
 
@@ -80,6 +80,11 @@ class Lane:
             fault = CollectiveAborted("recover", self.rank, self.rank)
         if fault is not None:
             raise fault.with_traceback(None)
+
+    def look(self) -> None:
+        """Raise as :meth:`check` does, also where no kernel of this rank has met the dead lane."""
+        self.arena.look()
+        self.check()
 
     def fault(self) -> CollectiveError | None:
         """Return why the lane is dead, or None while it is not known to be."""

@@ -176,10 +176,6 @@ class GpuProvider:
             )
         return int(blocks)
 
-    def largest_grid(self, threads: int, registers: int) -> int | None:
-        """Return the blocks of a launch that may wait on others, None for any number."""
-        raise NotImplementedError
-
     def load(self, kernel: Any, args: tuple[Any, ...], **constants: Any) -> None:
         """Compile a Triton kernel and load it on the current device."""
         with torch.cuda.device(self._device):

@@ -85,7 +85,7 @@ def _allocate(
     memory = symmetric._SymmetricMemory
     own: torch.Tensor | None = None
     problem = ""
-    with _without_multicast(), _group(rendezvous) as group:
+    with _torch_settings(), _group(rendezvous) as group:
         try:
             backend = memory.get_backend(device)
             if backend not in (None, "CUDA"):
@@ -110,7 +110,7 @@ def _allocate(
 
 
 @contextmanager
-def _without_multicast() -> Iterator[None]:
+def _torch_settings() -> Iterator[None]:
     """Keep torch from making a multicast object, and from comparing numbers of devices."""
     before = {name: os.environ.get(name) for name in _SETTINGS}
     os.environ.update(_SETTINGS)

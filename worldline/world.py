@@ -15,9 +15,10 @@ from torch.compiler import is_dynamo_compiling
 from worldline import checks
 from worldline.autotune.choose import Choice, choose
 from worldline.explanation import Explanation, explain
-from worldline.kernels.launch import BarrierPlan, Plan, plan
+from worldline.kernels.launch import BarrierPlan
 from worldline.kernels.loading import Loader
 from worldline.kernels.registry import Launch, Request
+from worldline.plans import Plans, abandon
 from worldline.primitives.arguments import seconds, whole_number
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, WorldClosed, WorldlineError
@@ -25,8 +26,6 @@ from worldline.primitives.lane import Lane, recover
 from worldline.primitives.watchdog import Watchdog
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_MOST_PLANS = 4096
 
 
 def eager(fn: F) -> F:
@@ -90,7 +89,7 @@ class World:
         self._rendezvous = rendezvous
         self._lanes: tuple[Lane, ...] = tuple(lanes)
         self._loader, self._watchdog = loader, watchdog
-        self._plans: dict[tuple[Any, ...], tuple[Plan, Lane]] = {}
+        self._plans = Plans(loader)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else self.provider
@@ -196,36 +195,10 @@ class World:
         if is_dynamo_compiling():
             return eager(self._all_reduce)(x, out, op, algorithm, launch, lane)
         if out is None and type(x) is torch.Tensor and x.is_cuda and not self.debug:
-            done = self._again(x, (op, algorithm, launch, lane))
+            done = self._plans.again(x, (op, algorithm, launch, lane))
             if done is not None:
                 return done
         return self._all_reduce(x, out, op, algorithm, launch, lane)
-
-    def _again(self, x: torch.Tensor, options: tuple[Any, ...]) -> torch.Tensor | None:
-        """Run a call that has a plan, at the least cost to the host; None where it must be checked.
-
-        What is unusual about a call is the checked path's matter, and so is every error.
-        """
-        try:
-            known = self._plans.get((x.numel(), x.dtype, *options, x.device))
-            if known is None or type(options[-1]) is not int or not known[1].alive:
-                return None
-            # A tensor that wraps another, or stands for zeroes, has no memory of its own.
-            source = x.data_ptr()
-            if not source or not x.is_contiguous() or x.is_neg():
-                return None
-        except (TypeError, RuntimeError):
-            return None
-        result = torch.empty_like(x)
-        target = result.data_ptr()
-        if not target:
-            return None
-        try:
-            known[0].run(source, target)
-        except BaseException:
-            self._abort("all_reduce", known[1])
-            raise
-        return result
 
     def _all_reduce(
         self,
@@ -246,12 +219,12 @@ class World:
             raise
         lane.check()
         if self.debug:
-            self._look(lane)
+            lane.look()
             signature = checks.signature(request, algorithm, launch, lane_index)
             checks.check_match(self._rendezvous, signature)
-        key = (x.numel(), x.dtype, op, algorithm, launch, lane_index, x.device)
+        options = (op, algorithm, launch, lane_index)
         with torch.no_grad(), self._on_device():
-            made = self._planned(key, request, choice, lane)
+            made = self._plans.of(x, options, request, choice, lane)
             result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
             direct = result
             if not result.is_contiguous() or result.is_neg():
@@ -290,25 +263,6 @@ class World:
         request = self.request("all_reduce", x, op)
         return request, choose(request, algorithm, launch)
 
-    def _planned(self, key: tuple[Any, ...], request: Request, choice: Choice, lane: Lane) -> Plan:
-        """Return a call's plan; collective the first time that its kernel is needed."""
-        if key in self._plans:
-            return self._plans[key][0]
-        made = self._loader.ensure(
-            choice.algorithm.variant(request, choice.launch),
-            lambda: plan(choice.algorithm, request, lane, choice.launch, self._loader.cuda),
-        )
-        if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        self._plans[key] = (made, lane)
-        return made
-
-    @staticmethod
-    def _look(lane: Lane) -> None:
-        """Raise what killed the lane, also where no kernel of this rank has met it yet."""
-        lane.arena.look()
-        lane.check()
-
     def _lane(self, index: int) -> Lane:
         lanes = self.lanes
         return lanes[whole_number("lane", index, 0, len(lanes) - 1)]
@@ -323,13 +277,8 @@ class World:
             yield
             lane.check()
         except BaseException:
-            self._abort(operation, lane)
+            abandon(lane, operation)
             raise
-
-    def _abort(self, operation: str, lane: Lane) -> None:
-        """Kill a lane whose operation this rank left in the middle; in a capture nothing ran."""
-        if self.device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
-            lane.abort(operation)
 
     def barrier(self, lane: int = 0) -> None:
         """Wait until every rank has called this and has done what its stream held before.
@@ -379,7 +328,7 @@ class World:
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         for lane in lanes:
-            self._look(lane)
+            lane.look()
 
     def explain(self, collective: str, x: torch.Tensor, op: str = "sum") -> Explanation:
         """Say what a call would run, why, what was refused, and the arena's map.

@@ -109,7 +109,7 @@ def compile_case(case: Case) -> Any:
     arena = AddressOnlyArena(layout.ArenaLayout(case.world, ARENA_BYTES))
     here = lane.Lane(provider, arena, case.rank, case.world, 600.0)
     if case.algorithm == BARRIER:
-        launch.run_barrier(here)
+        launch.BarrierPlan(here).run()
     else:
         dtype = getattr(torch, case.dtype)
         row = registry.algorithm("all_reduce", case.algorithm)
@@ -117,7 +117,8 @@ def compile_case(case: Case) -> Any:
         memory = torch.empty(ELEMENTS + 64, dtype=dtype)
         tensor = memory[case.offset // dtype.itemsize :][:ELEMENTS]
         assert tensor.data_ptr() % 16 == case.offset
-        launch.run(row, request, here, tensor, tensor, registry.Launch(case.block, 8))
+        made = launch.plan(row, request, here, registry.Launch(case.block, 8))
+        made.run(tensor.data_ptr(), tensor.data_ptr())
     (kernel,) = provider.kernels
     return kernel
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from tests.compile_only import sass
 from tests.compile_only.flow import Flow, Instruction
+from worldline.kernels import cuda_launch, registry
 from worldline.primitives import nvrtc
 
-SOURCE = Path(__file__).resolve().parents[2] / "kernels/cuda/all_reduce_ll.cu"
+SOURCE = cuda_launch.SOURCE
 ARCHITECTURES = (80, 86, 89, 90, 100, 120)
-KERNELS = ("one_shot", "two_shot")
+DTYPES = tuple(registry.DTYPES)
 PER_ITEM = (2, 4, 4)
 """Elements of an item, by the dtype's code."""
 
@@ -58,8 +59,7 @@ class CudaCase:
     @property
     def expression(self) -> str:
         """The kernel's C++ name."""
-        forms = ", ".join(str(form).lower() for form in (self.wide, self.loops))
-        return f"{self.kernel}<{self.dtype}, {forms}>"
+        return cuda_launch.expression(self.kernel, DTYPES[self.dtype], self.wide, self.loops)
 
     @property
     def shots(self) -> int:
@@ -78,7 +78,7 @@ class CudaCase:
 
 Kernel = tuple[str, int, bool, bool]
 EVERY_KERNEL: tuple[Kernel, ...] = tuple(
-    itertools.product(KERNELS, range(3), (False, True), (False, True))
+    itertools.product(cuda_launch.ENTRIES, range(len(DTYPES)), (False, True), (False, True))
 )
 
 

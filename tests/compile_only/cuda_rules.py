@@ -15,7 +15,9 @@ from tests.compile_only.rules import (
     LL_STORE,
     WEAK_128,
     WORD_LOAD,
+    expect,
     opcode,
+    reads_clock,
 )
 
 REGISTERS = {2: 64, 3: 64, 8: 96}
@@ -37,14 +39,6 @@ def _sends(instruction: Instruction) -> bool:
     return LL_STORE(instruction) and not _zeroes(instruction)
 
 
-def _clock(instruction: Instruction) -> bool:
-    return "SR_GLOBALTIMER" in instruction.operands
-
-
-def _expect(what: str, found: int, wanted: int) -> list[str]:
-    return [] if found == wanted else [f"{found} {what}, not {wanted}"]
-
-
 def _lines(what: str, flow: Flow, places: Iterable[int]) -> list[str]:
     return [f"{what}: {flow.code[i]}" for i in sorted(places)]
 
@@ -60,8 +54,8 @@ def slots_take_one_access(build: CudaBuild) -> list[str]:
     elsewhere = [str(i) for part in build.called for i in part.code if ".128" in i.opcode]
     return [
         *([f"{sends} stores that send, to {case.peers} peers"] if wrong else []),
-        *_expect("stores that clear", len(flow.find(_zeroes)), 1),
-        *_expect("loads", len(flow.find(LL_LOAD)), 3 * case.shots * case.peers),
+        *expect("stores that clear", len(flow.find(_zeroes)), 1),
+        *expect("loads", len(flow.find(LL_LOAD)), 3 * case.shots * case.peers),
         *_lines("weak", flow, flow.find(WEAK_128)),
         *elsewhere,
     ]
@@ -82,12 +76,12 @@ def each_thread_spins_alone(build: CudaBuild) -> list[str]:
 def waiting_loops_look_again(build: CudaBuild) -> list[str]:
     """Each receive has a loop that reads the clock, never twice without a look at the slot."""
     flow, case = build.flow, build.case
-    clocks, polls = flow.find(_clock), flow.find(LL_LOAD)
+    clocks, polls = flow.find(reads_clock), flow.find(LL_LOAD)
     waits = [i for i in clocks if i in flow.after([i])]
     blind = [i for i in waits if i in flow.after([i], polls)]
     return [
-        *_expect("waiting loops", len(waits), case.shots * case.peers),
-        *_expect("reads of the clock", len(clocks), len(waits)),
+        *expect("waiting loops", len(waits), case.shots * case.peers),
+        *expect("reads of the clock", len(clocks), len(waits)),
         *_lines("again without a look", flow, blind),
     ]
 
@@ -97,8 +91,8 @@ def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
     flow = build.flow
     early = flow.unseparated(WORD_LOAD, BLOCK_BARRIER, WORD_STORE)
     return [
-        *_expect("loads of the epoch", len(flow.find(WORD_LOAD)), 1),
-        *_expect("stores of epochs and marks", len(flow.find(WORD_STORE)), 2),
+        *expect("loads of the epoch", len(flow.find(WORD_LOAD)), 1),
+        *expect("stores of epochs and marks", len(flow.find(WORD_STORE)), 2),
         *(f"no block-wide barrier before {line}" for line in early),
     ]
 
@@ -120,7 +114,7 @@ def the_lane_is_entered_once(build: CudaBuild) -> list[str]:
     past = flow.after([0], marks)
     everyone = [i for i in marks if not flow.code[i].guard and not past & set(ends)]
     return [
-        *_expect("marks of a busy block", len(marks), 1),
+        *expect("marks of a busy block", len(marks), 1),
         *_lines("every thread marks", flow, everyone),
     ]
 
@@ -138,7 +132,7 @@ def nobody_waits_for_the_mark(build: CudaBuild) -> list[str]:
         asks = [i for i in _readers(flow, mark) if outputs & flow.after([i])]
         later = len(sends & flow.after([mark]))
         held += _lines("asked for before the outputs", flow, asks)
-        held += _expect("sends after the mark", later, (case.shots - 1) * case.peers)
+        held += expect("sends after the mark", later, (case.shots - 1) * case.peers)
     return held
 
 
@@ -158,7 +152,7 @@ def registers_suffice(build: CudaBuild) -> list[str]:
     most = REGISTERS[build.case.module.world]
     return [
         *(str(i) for i in build.all_code if re.match(r"(STL|LDL)\b", i.opcode)),
-        *_expect("bytes of stack", build.stack, 0),
+        *expect("bytes of stack", build.stack, 0),
         *([f"{build.registers} registers, not {most}"] if build.registers > most else []),
     ]
 
@@ -182,7 +176,7 @@ def sums_are_plain(build: CudaBuild) -> list[str]:
     additions = sum(i.opcode == "FADD" for i in build.all_code)
     return [
         *map(str, wrong),
-        *_expect("additions", additions, PER_ITEM[case.dtype] * case.peers),
+        *expect("additions", additions, PER_ITEM[case.dtype] * case.peers),
     ]
 
 
@@ -209,7 +203,7 @@ def items_take_the_access_they_may(build: CudaBuild) -> list[str]:
     few = len(loads) < least or (not case.loops and len(loads) > least)
     return [
         *([f"{len(loads)} loads of items, not {least}"] if few else []),
-        *_expect("stores of items", len(stores), each * (1 if case.shots == 1 else case.peers + 1)),
+        *expect("stores of items", len(stores), each * (1 if case.shots == 1 else case.peers + 1)),
         *_lines("not as wide", flow, (i for i in [*loads, *stores] if not wanted(flow.code[i]))),
     ]
 
@@ -229,11 +223,11 @@ def launches_depend(build: CudaBuild) -> list[str]:
     late = [i for i in launches if len(sends & flow.after([i])) <= second]
     early = [i for i in launches if len(sends & flow.after([i])) >= first + second]
     return [
-        *_expect("waits for the predecessor", len(waits), 1),
+        *expect("waits for the predecessor", len(waits), 1),
         *_lines("before the wait", flow, (i for i in before if MEMORY(flow.code[i]))),
         *_lines("before the wait", flow, (i for i in launches if i in before)),
-        *_expect("launches of the successor before the sends", len(early), 1),
-        *_expect("launches of the successor after the sends", len(late), 1),
+        *expect("launches of the successor before the sends", len(early), 1),
+        *expect("launches of the successor after the sends", len(late), 1),
     ]
 
 

@@ -45,11 +45,13 @@ def _mark(instruction: Instruction) -> bool:
     return EXCHANGE(instruction) and not _publish(instruction)
 
 
-def _clock(instruction: Instruction) -> bool:
+def reads_clock(instruction: Instruction) -> bool:
+    """Tell a read of the clock."""
     return "SR_GLOBALTIMER" in instruction.operands
 
 
-def _expect(what: str, found: int, wanted: int) -> list[str]:
+def expect(what: str, found: int, wanted: int) -> list[str]:
+    """Return a line where a count is not the wanted one."""
     return [] if found == wanted else [f"{found} {what}, not {wanted}"]
 
 
@@ -71,14 +73,14 @@ def slots_take_one_access(build: Build) -> list[str]:
     loads, stores = 2 * shots * peers * case.per_thread, (shots * peers + 1) * case.per_thread
     text, machine = build.ptx_flow, build.sass_flow
     return [
-        *_expect(
+        *expect(
             "loads in PTX", len(text.find(opcode(r"ld\.relaxed\.sys\.global\.v2\.b64"))), loads
         ),
-        *_expect(
+        *expect(
             "stores in PTX", len(text.find(opcode(r"st\.relaxed\.sys\.global\.v2\.b64"))), stores
         ),
-        *_expect("loads in SASS", len(machine.find(LL_LOAD)), loads),
-        *_expect("stores in SASS", len(machine.find(LL_STORE)), stores),
+        *expect("loads in SASS", len(machine.find(LL_LOAD)), loads),
+        *expect("stores in SASS", len(machine.find(LL_STORE)), stores),
         *(f"weak: {machine.code[i]}" for i in machine.find(WEAK_128)),
     ]
 
@@ -98,7 +100,7 @@ def each_thread_spins_alone(build: Build) -> list[str]:
 def waiting_loops_look_again(build: Build) -> list[str]:
     """Every loop that reads the clock, to end at a deadline, polls in every round."""
     flow, broken, waits = build.sass_flow, [], 0
-    for i in flow.find(_clock):
+    for i in flow.find(reads_clock):
         loop = flow.innermost_loop(i)
         waits += bool(loop)
         if _is_ll(build):
@@ -119,7 +121,7 @@ def publish_follows_barrier_and_fence(build: Build) -> list[str]:
     early = flow.unseparated(ITEM_STORE, BLOCK_BARRIER, _publish)
     unfenced = flow.unseparated(BLOCK_BARRIER, FENCE, _publish)
     return [
-        *_expect("flags published", len(flow.find(_publish)), barriers * peers),
+        *expect("flags published", len(flow.find(_publish)), barriers * peers),
         *(f"no block-wide barrier before {line}" for line in early),
         *(f"no fence before {line}" for line in unfenced),
     ]
@@ -133,7 +135,7 @@ def data_waits_for_the_block(build: Build) -> list[str]:
     peers, barriers = build.case.world - 1, 2 if build.case.algorithm != BARRIER else 1
     return [
         # One on the way in, one in the waiting loop.
-        *_expect("acquires", len(flow.find(ACQUIRE)), 2 * peers * barriers),
+        *expect("acquires", len(flow.find(ACQUIRE)), 2 * peers * barriers),
         *(
             f"no block-wide barrier before {line}"
             for line in flow.unseparated(ACQUIRE, BLOCK_BARRIER, DATA_LOAD)
@@ -149,7 +151,7 @@ def epoch_moves_after_all_have_read_it(build: Build) -> list[str]:
     # The busy word is cleared by a store of the same width.
     stores = 1 + (EPOCH_WORDS_PER_THREAD if _is_ll(build) else 1)
     return [
-        *_expect("stores of epochs and marks", len(flow.find(WORD_STORE)), stores),
+        *expect("stores of epochs and marks", len(flow.find(WORD_STORE)), stores),
         *(
             f"no block-wide barrier before {line}"
             for line in flow.unseparated(WORD_LOAD, BLOCK_BARRIER, WORD_STORE)
@@ -161,7 +163,7 @@ def the_lane_is_entered_once(build: Build) -> list[str]:
     """One exchange marks the block busy, on one thread: a second thread's would find its mark."""
     marks = [build.sass_flow.code[i] for i in build.sass_flow.find(_mark)]
     text = [str(i) for i in build.ptx_flow.code if ".exch.b32" in i.opcode and not i.guard]
-    return [*_expect("marks of a busy block", len(marks), 1), *text]
+    return [*expect("marks of a busy block", len(marks), 1), *text]
 
 
 def registers_suffice(build: Build) -> list[str]:
@@ -169,7 +171,7 @@ def registers_suffice(build: Build) -> list[str]:
     spills = [str(i) for i in build.sass_flow.code if re.match(r"(STL|LDL)\b", i.opcode)]
     return [
         *spills,
-        *_expect("bytes of stack", build.stack, 0),
+        *expect("bytes of stack", build.stack, 0),
         *([f"{build.registers} registers"] if build.registers > REGISTERS else []),
     ]
 
@@ -192,7 +194,7 @@ def sums_are_plain(build: Build) -> list[str]:
     return [
         *(str(i) for i in floats if not known.fullmatch(i.opcode)),
         *(str(i) for i in machine),
-        *_expect("additions", additions, wanted),
+        *expect("additions", additions, wanted),
     ]
 
 
@@ -217,7 +219,7 @@ def wide_items_take_one_access(build: Build) -> list[str]:
     # Items are loaded under their mask; addresses of arenas always.
     items = [i for i in text.find(opcode(r"ld\.global\.b64")) if text.code[i].guard]
     return [
-        *_expect("loads of items", len(items), loads[case.algorithm] * case.per_thread),
+        *expect("loads of items", len(items), loads[case.algorithm] * case.per_thread),
         *(str(text.code[i]) for i in text.find(opcode(r"(ld|st)\.global\.\w*(8|16)"))),
         *(str(text.code[i]) for i in text.find(opcode(r"ld\.global\.\w*32"))),
         *(str(machine.code[i]) for i in machine.find(opcode(r"(LDG|STG)\.E\.U?S?(8|16)"))),

@@ -40,4 +40,4 @@ def test_clean(tool: str, sizes: str) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "exact" in done.stdout
-    assert "0 errors" in done.stdout or "0 hazards" in done.stdout
+    assert "SUMMARY: 0 hazards" in done.stdout or "SUMMARY: 0 errors" in done.stdout

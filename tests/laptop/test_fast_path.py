@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from worldline import World
+from worldline.plans import Plans
 
 
 class Plan:
@@ -24,16 +24,16 @@ class Plan:
 OPTIONS = ("sum", None, None, 0)
 
 
-def world_with(plan: Plan, x: torch.Tensor) -> Any:
-    """Return as much of a world as the path needs, with a plan for tensors like ``x``."""
-    lane = SimpleNamespace(alive=True)
-    plans = {(x.numel(), x.dtype, *OPTIONS, x.device): (plan, lane)}
-    return SimpleNamespace(_plans=plans, lane=lane)
+def plans_with(plan: Plan, x: torch.Tensor, alive: bool = True) -> Plans:
+    """Return plans that know one for tensors like ``x``."""
+    plans = Plans(SimpleNamespace())  # type: ignore[arg-type]
+    plans._known[plans._key(x, OPTIONS)] = (plan, SimpleNamespace(alive=alive))  # type: ignore
+    return plans
 
 
 def test_an_ordinary_tensor_is_run() -> None:
     plan, x = Plan(), torch.ones(8)
-    total = World._again(world_with(plan, x), x, OPTIONS)
+    total = plans_with(plan, x).again(x, OPTIONS)
     assert total is not None
     assert plan.runs == [(x.data_ptr(), total.data_ptr())]
 
@@ -51,7 +51,7 @@ def test_an_ordinary_tensor_is_run() -> None:
 )
 def test_an_odd_tensor_is_left_to_the_checked_path(odd: torch.Tensor) -> None:
     plan = Plan()
-    assert World._again(world_with(plan, torch.ones(8)), odd, OPTIONS) is None
+    assert plans_with(plan, torch.ones(8)).again(odd, OPTIONS) is None
     assert plan.runs == []
 
 
@@ -59,7 +59,7 @@ def test_a_wrapped_tensor_is_left_to_the_checked_path() -> None:
     plan, found = Plan(), []
 
     def inner(x: torch.Tensor) -> torch.Tensor:
-        found.append(World._again(world_with(plan, torch.ones(8)), x, OPTIONS))
+        found.append(plans_with(plan, torch.ones(8)).again(x, OPTIONS))
         return x.sum()
 
     torch.func.grad(inner)(torch.ones(8))
@@ -73,12 +73,11 @@ def test_a_wrapped_tensor_is_left_to_the_checked_path() -> None:
 )
 def test_odd_options_are_left_to_the_checked_path(options: tuple[Any, ...]) -> None:
     plan, x = Plan(), torch.ones(8)
-    assert World._again(world_with(plan, x), x, options) is None
+    assert plans_with(plan, x).again(x, options) is None
     assert plan.runs == []
 
 
 def test_a_dead_lane_is_left_to_the_checked_path() -> None:
     plan, x = Plan(), torch.ones(8)
-    world = world_with(plan, x)
-    world.lane.alive = False
-    assert World._again(world, x, OPTIONS) is None
+    assert plans_with(plan, x, alive=False).again(x, OPTIONS) is None
+    assert plan.runs == []

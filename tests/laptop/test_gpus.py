@@ -16,8 +16,8 @@ from worldline.primitives.gpus import Gpu, check_gpus, check_one_machine, obstac
 from worldline.primitives.memory_loopback import ENVIRONMENT, LoopbackProvider, _check_together
 from worldline.primitives.memory_torch import TorchProvider, _unreachable
 
-H200 = Gpu("node1 boot-a", "NVIDIA H200", "GPU-0", "9.0", 100)
-OTHER = replace(H200, uuid="GPU-1", pid=101)
+H200 = Gpu("node1 boot-a", "NVIDIA H200", "GPU-0", "9.0")
+OTHER = replace(H200, uuid="GPU-1")
 SLICE = replace(H200, name="NVIDIA H200 MIG 1g.18gb", uuid="MIG-7")
 
 

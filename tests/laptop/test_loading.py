@@ -30,8 +30,6 @@ class Ranks:
 
     def look(self) -> None:
         self.diary.append("looked")
-
-    def check(self) -> None:
         if self.dead:
             raise CollectiveAborted("all_reduce", 0, 1)
 

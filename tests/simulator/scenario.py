@@ -18,7 +18,7 @@ from tests.simulator.memory import Memory, ProtocolError
 from tests.simulator.scheduler import Launch as Kernel
 from tests.simulator.scheduler import Scheduler
 from worldline.kernels import reference
-from worldline.kernels.launch import run, run_barrier
+from worldline.kernels.launch import BarrierPlan, plan
 from worldline.kernels.registry import Launch, Request, algorithm
 from worldline.primitives import layout as places
 from worldline.primitives.layout import ArenaLayout
@@ -154,7 +154,7 @@ class Simulation:
     def _record(self, lanes: list[_Lane], call: Call) -> Any:
         if call.algorithm == "barrier":
             for lane in lanes:
-                run_barrier(lane)  # type: ignore[arg-type]
+                BarrierPlan(lane).run()  # type: ignore[arg-type]
             return lambda number: None
         row = algorithm("all_reduce", call.algorithm)
         request = Request("all_reduce", call.dtype, "sum", call.count, len(lanes), "cpu")
@@ -163,7 +163,8 @@ class Simulation:
         targets = sources if call.in_place else [self._tensor(call) for _ in lanes]
         for lane, source, target in zip(lanes, sources, targets, strict=True):
             shape = Launch(call.block, call.grid)
-            run(row, request, lane, source, target, shape)  # type: ignore[arg-type]
+            made = plan(row, request, lane, shape)  # type: ignore[arg-type]
+            made.run(source.data_ptr(), target.data_ptr())
         return partial(self._check, call, targets, expected)
 
     def _tensor(self, call: Call) -> torch.Tensor:
