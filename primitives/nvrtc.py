@@ -32,6 +32,7 @@ _CONSTANTS = (
     "MAX_BLOCKS",
     "MAX_WORLD",
     "SLOT",
+    "ITEM",
     "DEAD",
     "RECORD_LOCK",
     "RECORD",

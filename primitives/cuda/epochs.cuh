@@ -22,14 +22,17 @@ WL_DEVICE void advance_epoch(u64 arena, u32 epoch) {
     store_u32(epoch_word(arena, word), epoch);
 }
 
-WL_DEVICE void clear_before_wrap(u64 arena, u32 epoch, u32 index, u32 threads, u64 half) {
-  if (epoch < 0xfffffffeu) return;
+WL_COLD void clear_half(u64 arena, u32 epoch, u32 index, u32 threads, u64 half) {
   const u64 other = arena + LL + ((epoch + 1) & 1) * half;
   for (u64 at = u64(index) * SLOT; at < half; at += u64(threads) * SLOT)
     store_pair(reinterpret_cast<void*>(other + at), Pair{0, 0});
   // In this order: a thread's fence covers other threads' zeroes only after the barrier.
   block_barrier();
   fence_system();
+}
+
+WL_DEVICE void clear_before_wrap(u64 arena, u32 epoch, u32 index, u32 threads, u64 half) {
+  if (epoch >= 0xfffffffeu) clear_half(arena, epoch, index, threads, half);
 }
 
 }  // namespace worldline

@@ -37,7 +37,7 @@ inline void block_barrier() {
 }
 inline void pause() { std::this_thread::yield(); }
 inline u32 not_before_here(u32 x) { return x; }
-inline void wait_for_predecessor() {}
+inline void wait_for_predecessor(u64) {}
 inline void launch_successor() {}
 inline void fence_system() { std::atomic_thread_fence(std::memory_order_acq_rel); }
 

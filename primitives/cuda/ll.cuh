@@ -5,8 +5,9 @@
 
 namespace worldline {
 
-WL_DEVICE char* ll_slot(u64 base, u32 epoch, u64 half, u64 slot) {
-  return reinterpret_cast<char*>(base + LL + (epoch & 1) * half + slot * SLOT);
+// A slot by its offset from one of the even half, in bytes.
+WL_DEVICE char* ll_slot(u64 even, u32 epoch, u64 half, u64 offset) {
+  return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
 }
 
 WL_DEVICE void ll_send(char* slot, Words data, u32 epoch) {
@@ -20,33 +21,28 @@ WL_DEVICE bool ll_arrived(Pair v, u32 epoch) {
 
 WL_DEVICE Words ll_data(Pair v) { return {u32(v.first), u32(v.second)}; }
 
-// Poll a slot that is late, watching the clock and the lane; false if the wait failed.
-WL_DEVICE bool ll_wait_watched(const char* slot, Pair& seen, u32 epoch, const Lane& lane, int peer, u32 index) {
+// Poll until the slot has arrived; false if the wait failed. `seen` holds a first look at it.
+//
+// Several polls to one look at the count: what comes between two polls makes arrivals be seen later.
+// Counting each cost 0.06 us a call at 16 KB on two H200s.
+WL_DEVICE bool ll_wait(const char* slot, Pair& seen, u32 epoch, const Lane& lane, int peer, u32 index) {
+  constexpr int POLLS = 4;
+  if (ll_arrived(seen, epoch)) return true;
   Patience patience;
 #pragma unroll 1
-  for (u32 looks = 1; !ll_arrived(seen, epoch); ++looks) {
-    pause();
-    seen = load_pair(slot);
-    if ((looks & (SPINS - 1)) != 0) continue;
-    const u32 flag = u32(seen.first >> 32) != epoch ? u32(seen.first >> 32) : u32(seen.second >> 32);
-    if (!patience.more(lane, epoch, peer, index, flag)) return ll_arrived(seen, epoch);
-  }
-  return true;
-}
-
-// Poll until the slot has arrived; false if the wait failed. `seen` holds a first look at it. The
-// first looks do nothing else: what a deadline needs stays out of the loop that is nearly always
-// enough.
-WL_DEVICE bool ll_wait(const char* slot, Pair& seen, u32 epoch, const Lane& lane, int peer, u32 index) {
-#pragma unroll 1
-  for (u32 looks = 0; !ll_arrived(seen, epoch); ++looks) {
+  for (u32 rounds = 1;; ++rounds) {
+#pragma unroll
+    for (int poll = 0; poll < POLLS; ++poll) {
+      pause();
+      seen = load_pair(slot);
+      if (ll_arrived(seen, epoch)) return true;
+    }
 #ifndef WL_NO_DEADLINE  // The bench measures what the deadline costs.
-    if (looks == SPINS) return ll_wait_watched(slot, seen, epoch, lane, peer, index);
+    if (rounds % (SPINS / POLLS) != 0) continue;
+    const u32 flag = u32(seen.first >> 32) != epoch ? u32(seen.first >> 32) : u32(seen.second >> 32);
+    if (!patience.more(lane, epoch, peer, index, flag)) return false;
 #endif
-    pause();
-    seen = load_pair(slot);
   }
-  return true;
 }
 
 }  // namespace worldline

@@ -91,9 +91,12 @@ WL_DEVICE u32 not_before_here(u32 x) {
 
 // Programmatic dependent launch: wait until the predecessor has ended and its writes are visible;
 // let the successor start. Without the launch attribute, and before sm_90, both do nothing.
-WL_DEVICE void wait_for_predecessor() {
+//
+// `ready` is never zero, and what it was made of is computed before the wait, in time that is free.
+// Without the predicate ptxas moves all of it behind: 0.12 us of every call on an H200.
+WL_DEVICE void wait_for_predecessor(u64 ready) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("{ .reg .pred p; setp.ne.u64 p, %0, 0; @p griddepcontrol.wait; }" ::"l"(ready) : "memory");
 #endif
 }
 WL_DEVICE void launch_successor() {

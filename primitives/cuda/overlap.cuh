@@ -10,8 +10,8 @@ WL_DEVICE u32* busy_word(u64 arena) { return reinterpret_cast<u32*>(arena + BUSY
 // know before leave_lane, but the exchange shares one of six scoreboards with loads, and who waits
 // for those waits for it: so it comes after the sends, and its time is spent waiting for peers. In
 // front of them it cost 0.2 us a call on an H200.
-WL_DEVICE u32 enter_lane(u64 arena) {
-  return thread_index() == 0 ? exchange_u32(busy_word(arena), 1) : 0;
+WL_DEVICE u32 enter_lane(u32* busy) {
+  return thread_index() == 0 ? exchange_u32(busy, 1) : 0;
 }
 
 WL_COLD void report_overlap(const Lane& lane) {
@@ -22,9 +22,9 @@ WL_COLD void report_overlap(const Lane& lane) {
 // Clear the mark when the marking thread is done: nobody waits for the rest of the block, so the last
 // instants of an operation may go unwatched. Kill the lane if another operation's mark was found, and
 // tell the host if the lane was dead at entry (a wait that failed has told it already).
-WL_DEVICE void leave_lane(const Lane& lane, u64 arena, u32 found, bool entered_alive) {
+WL_DEVICE void leave_lane(const Lane& lane, u32* busy, u32 found, bool entered_alive) {
   if (thread_index() != 0) return;
-  store_u32(busy_word(arena), 0);
+  store_u32(busy, 0);
   if (not_before_here(found)) report_overlap(lane);
   if (!entered_alive && block_index() == 0) give_notice(lane);
 }

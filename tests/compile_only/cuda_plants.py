@@ -67,14 +67,14 @@ CUDA_PLANTS = {
     "a block-wide barrier in a wait": CudaPlant(
         "each_thread_spins_alone",
         "ll.cuh",
-        "#endif\n    pause();\n",
-        "#endif\n    block_barrier();\n",
+        "      pause();\n",
+        "      block_barrier();\n",
     ),
     "a wait that looks once": CudaPlant(
         "waiting_loops_look_again",
         "ll.cuh",
-        "    seen = load_pair(slot);\n    if ((looks",
-        "    if ((looks",
+        "      seen = load_pair(slot);\n",
+        "",
     ),
     "an epoch that moves without a block-wide barrier": CudaPlant(
         "epoch_moves_after_all_have_read_it",
@@ -94,8 +94,8 @@ CUDA_PLANTS = {
     "a mark that every thread sets": CudaPlant(
         "the_lane_is_entered_once",
         "overlap.cuh",
-        "return thread_index() == 0 ? exchange_u32(busy_word(arena), 1) : 0;",
-        "return exchange_u32(busy_word(arena), 1);",
+        "return thread_index() == 0 ? exchange_u32(busy, 1) : 0;",
+        "return exchange_u32(busy, 1);",
     ),
     "a mark that is asked for at once": CudaPlant(
         "nobody_waits_for_the_mark",
@@ -107,18 +107,19 @@ CUDA_PLANTS = {
     "a mark before the sends": CudaPlant(
         "nobody_waits_for_the_mark",
         "all_reduce_ll.cuh",
-        "    epoch = epoch_after(word);\n",
-        """    epoch = epoch_after(word);
+        "    epoch = epoch_after(last);\n",
+        """    epoch = epoch_after(last);
     if (thread_index() == 0) exchange_u32(epoch_word(own, block_index()) + 2 * MAX_BLOCKS, 1);
 """,
     ),
     "an array that is indexed at run time": CudaPlant(
         "registers_suffice",
         "all_reduce_ll.cuh",
-        "  Words mine{0, 0};\n",
+        "  const Words mine = exchange.begin([&] {\n",
         """  volatile u32 kept[32];
   kept[exchange.threads & 31] = exchange.threads;
   Words mine{0, kept[thread & 31] & 0};
+  mine = exchange.begin([&] {
 """,
     ),
     "a sum contracted with a product": CudaPlant(
@@ -169,7 +170,7 @@ CUDA_PLANTS = {
         kernel=NARROW,
     ),
     "no wait for the predecessor": CudaPlant(
-        "launches_depend", "ops.cuh", 'asm volatile("griddepcontrol.wait;" ::: "memory");', ""
+        "launches_depend", "ops.cuh", "@p griddepcontrol.wait;", ""
     ),
     "a load before the wait": CudaPlant(
         "launches_depend",
@@ -185,11 +186,17 @@ CUDA_PLANTS = {
         'asm volatile("griddepcontrol.launch_dependents;" ::: "memory");',
         "",
     ),
+    "a wait that nothing keeps addresses before": CudaPlant(
+        "nothing_is_computed_after_the_wait",
+        "ops.cuh",
+        "@p griddepcontrol.wait;",
+        "griddepcontrol.wait;",
+    ),
     "a successor launched before the sends instead of after": CudaPlant(
         "launches_depend",
         "all_reduce_ll.cuh",
         "    exchange.send_to_all(0, item, input(item));\n  });\n  exchange.sent();\n",
-        """    if (a.launch_point == 1) launch_successor();
+        """    if (exchange.launch_point == 1) launch_successor();
     exchange.send_to_all(0, item, input(item));
   });
   exchange.sent();

@@ -20,13 +20,16 @@ from tests.compile_only.rules import (
     reads_clock,
 )
 
-REGISTERS = {2: 64, 3: 64, 8: 96}
+REGISTERS = {2: 64, 3: 80, 8: 112}
 """By world: 128, which launches reckon with, less a margin."""
 # The arena's words are stored strongly, a caller's tensors are not.
 WORD_STORE = opcode(r"STG\.E\.STRONG\.SYS")
 ITEM_STORE = opcode(r"STG\.E(\.64|\.U16)?")
 ITEM_LOAD = opcode(r"LDG\.E(\.64|\.U16)?")
 MEMORY = opcode(r"(LD|LDG|ST|STG|ATOM|ATOMG|RED)\b.*")
+RETURN = opcode(r"RET\b.*")
+POLLS = 4
+"""Of a slot, between two looks at the count."""
 WAIT_FOR_PREDECESSOR = opcode(r"ACQBULK")
 LAUNCH_SUCCESSOR = opcode(r"PREEXIT")
 
@@ -46,30 +49,32 @@ def _lines(what: str, flow: Flow, places: Iterable[int]) -> list[str]:
 def slots_take_one_access(build: CudaBuild) -> list[str]:
     """Each slot is written by one strong 128-bit store, and looked at and polled by such loads."""
     flow, case = build.flow, build.case
+    parts = (flow, *build.called)
     sends = len(flow.find(_sends))
     # Loops that send may be unrolled.
-    least = case.shots * case.peers
+    least, loads = case.shots * case.peers, len(flow.find(LL_LOAD))
     wrong = sends < least or sends % case.peers or (not case.loops and sends != least)
-    # In the functions called, on the way to an error, nothing is as wide as a slot.
-    elsewhere = [str(i) for part in build.called for i in part.code if ".128" in i.opcode]
+    # In the functions called nothing else is as wide as a slot.
+    wide = [i for part in build.called for i in part.code if ".128" in i.opcode]
+    elsewhere = [str(i) for i in wide if not _zeroes(i)]
     return [
         *([f"{sends} stores that send, to {case.peers} peers"] if wrong else []),
-        *expect("stores that clear", len(flow.find(_zeroes)), 1),
-        *expect("loads", len(flow.find(LL_LOAD)), 3 * case.shots * case.peers),
+        *expect("stores that clear", sum(len(part.find(_zeroes)) for part in parts), 1),
+        *([f"{loads} loads"] if loads < (1 + POLLS) * case.shots * case.peers else []),
         *_lines("weak", flow, flow.find(WEAK_128)),
         *elsewhere,
     ]
 
 
 def each_thread_spins_alone(build: CudaBuild) -> list[str]:
-    """A slot's load is in a loop that holds no block-wide barrier, or is the first look at it."""
+    """A slot's load is in a loop without a block-wide barrier, or before: a first look or poll."""
     flow, case, broken, looks = build.flow, build.case, [], 0
     for i in flow.find(LL_LOAD):
         loop = flow.innermost_loop(i)
         looks += not loop
         if any(map(BLOCK_BARRIER, loop)):
             broken.append(f"not in a loop of its own: {flow.code[i]}")
-    most = 0 if case.loops else case.shots * case.peers
+    most = 0 if case.loops else 2 * case.shots * case.peers
     return [*broken, *([f"{looks} loads in no loop, not {most}"] if looks > most else [])]
 
 
@@ -99,11 +104,14 @@ def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
 
 def zeroes_are_out_before_sends(build: CudaBuild) -> list[str]:
     """From the clearing before the wrap: a block-wide barrier, then a fence, then the sends."""
-    flow = build.flow
-    return [
-        *(f"no barrier before {i}" for i in flow.unseparated(_zeroes, BLOCK_BARRIER, FENCE)),
-        *(f"no fence before {i}" for i in flow.unseparated(_zeroes, FENCE, _sends)),
-    ]
+    found = []
+    # What clears may be a function, called before the sends: it is to return past the fence.
+    for flow in (build.flow, *build.called):
+        late = flow.unseparated(_zeroes, BLOCK_BARRIER, FENCE)
+        early = flow.unseparated(_zeroes, FENCE, lambda i: _sends(i) or RETURN(i))
+        found += [f"no barrier before {i}" for i in late]
+        found += [f"no fence before {i}" for i in early]
+    return found
 
 
 def the_lane_is_entered_once(build: CudaBuild) -> list[str]:
@@ -217,7 +225,9 @@ def launches_depend(build: CudaBuild) -> list[str]:
     waits, launches = flow.find(WAIT_FOR_PREDECESSOR), flow.find(LAUNCH_SUCCESSOR)
     if build.case.module.arch < 90:
         return _lines("not before sm_90", flow, [*waits, *launches])
-    before = flow.after([0], waits) | {0}
+    # The wait is under a predicate that always holds; ptxas may make it a branch.
+    around = [i for i in flow.live if set(waits) & set(flow.successors[i]) and flow.code[i].guard]
+    before = flow.after([0], [*waits, *around]) | {0}
     sends, first = set(flow.find(_sends)), build.case.peers
     second = (build.case.shots - 1) * build.case.peers
     late = [i for i in launches if len(sends & flow.after([i])) <= second]
@@ -229,6 +239,20 @@ def launches_depend(build: CudaBuild) -> list[str]:
         *expect("launches of the successor before the sends", len(early), 1),
         *expect("launches of the successor after the sends", len(late), 1),
     ]
+
+
+def nothing_is_computed_after_the_wait(build: CudaBuild) -> list[str]:
+    """The epoch is asked for at once when the predecessor has ended: its address is at hand."""
+    flow = build.flow
+    if build.case.module.arch < 90:
+        return []
+    reached = frozenset[int]()
+    for wait in flow.find(WAIT_FOR_PREDECESSOR):
+        reached |= flow.after([wait], flow.find(WORD_LOAD))
+    first = min(flow.find(WORD_LOAD))
+    between = [i for i in reached if i < first]
+    most = 8
+    return [f"{len(between)} instructions, not {most}"] if len(between) > most else []
 
 
 CUDA_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
@@ -244,6 +268,7 @@ CUDA_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
     scopes_reach_the_system,
     items_take_the_access_they_may,
     launches_depend,
+    nothing_is_computed_after_the_wait,
 )
 
 

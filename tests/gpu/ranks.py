@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 
+from worldline import World
 from worldline.kernels import reference
 
 T = TypeVar("T")
@@ -37,12 +38,13 @@ def differs(found: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
     return not same(found, reference.all_reduce(inputs))
 
 
-def captured(call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
-    """Capture a call in a graph; return it and what the call returned.
+def captured(world: World, call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    """Capture a call in a graph; return it and what the call returned. Collective.
 
     Not by ``torch.cuda.graph``, which waits for the whole device first: for other ranks' kernels,
     which may wait for this one's. And one rank at a time: torch's books on graphs are not for
-    several threads, neither when one begins nor when one is dropped.
+    several threads, neither when one begins nor when one is dropped. The ranks meet on the host
+    before any replays its graph: making one may wait for the device as well.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -55,4 +57,12 @@ def captured(call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
         finally:
             graph.capture_end()
     torch.cuda.current_stream().wait_stream(stream)
+    _meet(world)
     return graph, result
+
+
+def _meet(world: World) -> None:
+    key = f"captured/{world.store.add(f'captured by {world.rank}', 1)}"
+    if world.store.add(key, 1) == world.size:
+        world.store.set(f"{key} by all", "")
+    world.store.wait([f"{key} by all"])

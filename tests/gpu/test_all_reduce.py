@@ -73,7 +73,7 @@ def check_interleaving(world: World, calls: int, wrap: bool) -> list[str]:
         if rng.random() < 0.5:
             if index not in graphs and rng.random() < 0.3:
                 graphs[index] = captured(
-                    functools.partial(world.all_reduce, mine, algorithm=name, launch=shape)
+                    world, functools.partial(world.all_reduce, mine, algorithm=name, launch=shape)
                 )
             if index in graphs:
                 graph, kept = graphs[index]

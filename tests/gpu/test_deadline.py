@@ -48,7 +48,7 @@ def late_in_a_graph(world: World) -> dict[str, object]:
     """Replay 100 captured calls on all ranks but the last."""
     x = torch.ones(3000, device=world.device)
     world.all_reduce(x)
-    graph, kept = captured(lambda: [world.all_reduce(x) for _ in range(CALLS)])
+    graph, kept = captured(world, lambda: [world.all_reduce(x) for _ in range(CALLS)])
     graph.replay()
     world.synchronize()
     exact = all(bool((y == world.size).all()) for y in kept)
@@ -95,7 +95,7 @@ def die(world: World, in_graph: bool) -> dict[str, object]:
     """Let rank 1 be killed in the middle of a run; the survivors end and make a new world."""
     x = torch.ones(3000, device=world.device)
     world.all_reduce(x)
-    graph, kept = captured(lambda: [world.all_reduce(x) for _ in range(CALLS)])
+    graph, kept = captured(world, lambda: [world.all_reduce(x) for _ in range(CALLS)])
     world.barrier()
     if world.rank == 1:
         for _ in range(3):
@@ -133,7 +133,7 @@ def wait_for_the_watchdog(world: World) -> str:
     """Replay while a peer stays away, and make no call of Worldline's."""
     x = torch.ones(100, device=world.device)
     world.all_reduce(x)
-    graph, _ = captured(lambda: world.all_reduce(x))
+    graph, _ = captured(world, lambda: world.all_reduce(x))
     world.barrier()
     if world.rank == 0:
         graph.replay()

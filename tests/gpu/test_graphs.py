@@ -16,7 +16,7 @@ COUNT = 3000
 def check_replays(world: World, replays: int) -> list[str]:
     """Replay one captured call, on a stream other than the capture's, with fresh inputs."""
     x = torch.zeros(COUNT, dtype=torch.bfloat16, device=world.device)
-    graph, kept = captured(lambda: world.all_reduce(x))
+    graph, kept = captured(world, lambda: world.all_reduce(x))
     other = torch.cuda.Stream()
     here = torch.cuda.current_stream()
     other.wait_stream(here)
@@ -60,7 +60,7 @@ def check_unloaded(world: World) -> str:
     """Ask inside a capture for a Triton kernel that nothing has loaded."""
     x = torch.zeros(COUNT, device=world.device)
     try:
-        captured(lambda: world.all_reduce(x, algorithm="ll_one_shot"))
+        captured(world, lambda: world.all_reduce(x, algorithm="ll_one_shot"))
     except UnsupportedError as error:
         return str(error)
     return "captured"

@@ -31,8 +31,8 @@ class Bug(NamedTuple):
 _ADVANCE = "store_u32(epoch_word(arena, word), epoch);"
 _MEET = "  block_barrier();\n  const u32 grid = grid_blocks();\n"
 _CLEARED = "  block_barrier();\n  fence_system();\n"
-_ONE_SHOT = "void all_reduce_ll_one_shot(const AllReduce& a) {\n"
-_MARK = "exchange_u32(busy_word(arena), 1)"
+_ONE_SHOT_WAIT = "  exchange.wait(items, count, source, target);\n"
+_MARK = "exchange_u32(busy, 1)"
 
 BUGS = {
     "single_buffer": Bug("ll.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "small", 30),
@@ -54,8 +54,8 @@ BUGS = {
     ),
     "shared_epoch_word": Bug(
         "all_reduce_ll.cuh",
-        "load_u32(epoch_word(own, block_index()))",
-        "load_u32(epoch_word(own, 0 * block_index()))",
+        "word(epoch_word(own, block_index()))",
+        "word(epoch_word(own, 0 * block_index()))",
         "grids",
         4,
     ),
@@ -64,10 +64,14 @@ BUGS = {
     ),
     "wrap_to_the_same_half": Bug("epochs.cuh", "? 2u : word + 1", "? 1u : word + 1", "clears", 4),
     "no_clear_before_wrap": Bug(
-        "epochs.cuh", "if (epoch < 0xfffffffeu) return;", "if (epoch != 0) return;", "wrap", 4
+        "epochs.cuh",
+        "if (epoch >= 0xfffffffeu) clear_half",
+        "if (epoch == 0) clear_half",
+        "wrap",
+        4,
     ),
     "clear_in_the_last_epoch_only": Bug(
-        "epochs.cuh", "epoch < 0xfffffffeu", "epoch < 0xffffffffu", "wrap", 20
+        "epochs.cuh", "epoch >= 0xfffffffeu", "epoch >= 0xffffffffu", "wrap", 20
     ),
     "clear_the_wrong_half": Bug(
         "epochs.cuh", "((epoch + 1) & 1) * half", "(epoch & 1) * half", "wrap", 20
@@ -81,17 +85,13 @@ BUGS = {
     ),
     "two_shot_without_token": Bug(
         "all_reduce_ll.cuh",
-        "return holds(owner, item) || (thread_index() == 0 && item == thread);",
+        "return holds(owner, item) || (thread_index() == 0 && item == 0);",
         "return holds(owner, item);",
         "mixed",
         60,
     ),
-    "no_wait_for_predecessor": Bug(
-        "all_reduce_ll.cuh", _ONE_SHOT + "  wait_for_predecessor();\n", _ONE_SHOT, "small", 4
-    ),
-    "busy_mark_not_cleared": Bug(
-        "overlap.cuh", "store_u32(busy_word(arena), 0)", "(void)arena", "small", 4
-    ),
+    "no_wait_for_predecessor": Bug("all_reduce_ll.cuh", _ONE_SHOT_WAIT, "", "small", 4),
+    "busy_mark_not_cleared": Bug("overlap.cuh", "store_u32(busy, 0)", "(void)busy", "small", 4),
     "busy_mark_by_every_thread": Bug(
         "overlap.cuh", f"thread_index() == 0 ? {_MARK} : 0", _MARK, "small", 20
     ),
@@ -99,8 +99,8 @@ BUGS = {
         "overlap.cuh",
         f"return thread_index() == 0 ? {_MARK} : 0;",
         "if (thread_index() != 0) return 0;\n"
-        "  const u32 found = load_u32(busy_word(arena));\n"
-        "  store_u32(busy_word(arena), 1);\n"
+        "  const u32 found = load_u32(busy);\n"
+        "  store_u32(busy, 1);\n"
         "  return found;",
         "overlap",
         20,

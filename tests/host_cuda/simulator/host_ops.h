@@ -23,7 +23,7 @@ inline u32 grid_blocks() { return simulator::place().blocks; }
 inline void block_barrier() { simulator::barrier(); }
 inline void pause() { simulator::pause(); }
 inline u32 not_before_here(u32 x) { return x; }
-inline void wait_for_predecessor() { simulator::wait_for_predecessor(); }
+inline void wait_for_predecessor(u64) { simulator::wait_for_predecessor(); }
 inline void launch_successor() { simulator::launch_successor(); }
 inline void fence_system() { simulator::fence(); }
 inline u64 clock_ns() { return simulator::clock_ns(); }
