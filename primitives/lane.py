@@ -83,14 +83,18 @@ class Lane:
 
     def look(self) -> None:
         """Raise as :meth:`check` does, also where no kernel of this rank has met the dead lane."""
-        self.arena.look()
+        with self._finding:
+            self.arena.look()
         self.check()
 
     def fault(self) -> CollectiveError | None:
         """Return why the lane is dead, or None while it is not known to be."""
         with self._finding:
             if self._fault is None and not self._recovering and self.arena.dead():
-                self._fault = self._find_fault()
+                # A kernel of before a recovery may give notice after it.
+                self.arena.look()
+                if self.arena.dead():
+                    self._fault = self._find_fault()
             return self._fault
 
     @property

@@ -66,6 +66,8 @@ class DeviceArena:
 
     def look(self) -> None:
         """Read the dead word: a rank that launches nothing gets no notice of its peers' ends."""
+        # In this order: a kernel that kills the lane meanwhile gives notice last.
+        self._noticed.value = 0
         if self.read(self._rank, DEAD, 1)[0]:
             self._noticed.value = 1
 
@@ -89,7 +91,8 @@ class DeviceArena:
         self._context.fill(self.bases[self._rank] + offset, value, words)
 
     def clear(self) -> None:
-        """Zero the own arena."""
+        """Zero the own arena, once whatever runs on the GPU has ended."""
+        torch.cuda.synchronize(self._device)
         self._context.fill(self.bases[self._rank], 0, self.layout.size // 4)
         self._noticed.value = 0
 

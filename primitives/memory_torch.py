@@ -20,6 +20,7 @@ from worldline.primitives.errors import ProviderError
 from worldline.primitives.gpus import PEERS, Gpu, check_gpus, own_gpu
 from worldline.primitives.layout import ArenaLayout
 from worldline.primitives.memory_gpu import DeviceArena, GpuProvider
+from worldline.primitives.torch_exchange import ExchangeStore
 
 _SETTINGS = {
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
@@ -131,7 +132,8 @@ def _group(rendezvous: Rendezvous) -> Iterator[str]:
     It has no backend, so that a world needs no NCCL, and it is gone when the meeting is over.
     """
     name = dist.distributed_c10d.GroupName(rendezvous.prefix)
-    store = dist.PrefixStore(f"{name}/symmetric", rendezvous.store)
+    corner = dist.PrefixStore(f"{name}/symmetric", rendezvous.store)
+    store = ExchangeStore(corner, rendezvous.timeout)
     group = dist.ProcessGroup(store, rendezvous.rank, rendezvous.size)
     group._set_group_name(name)
     c10d._register_process_group(name, group)

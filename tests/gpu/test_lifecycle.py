@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.distributed import HashStore
 
 import worldline
 from tests.gpu.places import places
 from worldline import InvalidArgument, World
+from worldline.primitives.bootstrap import Rendezvous
+from worldline.primitives.memory_torch import _group, _torch_settings
 
 CYCLES = 200
 
@@ -52,6 +55,27 @@ def refuse(world: World) -> list[str]:
         world.synchronize()
         assert (total == world.size).all()
     return messages
+
+
+def meet_unevenly(world: World) -> bool:
+    """Let torch on rank 0 count one meeting more than on the others, then make a world of all."""
+    from torch.distributed import _symmetric_memory as symmetric
+
+    if world.rank == 0:
+        alone = Rendezvous(HashStore(), "alone", 0, 1, 20)
+        memory = symmetric._SymmetricMemory
+        with _torch_settings(), _group(alone) as group:
+            own = memory.empty_strided_p2p((1 << 21,), (1,), torch.uint8, world.device)
+            memory.rendezvous(own, group)
+    with worldline.init(provider="torch", timeout=20) as both:
+        total = both.all_reduce(torch.ones(8, device=both.device))
+        both.synchronize()
+        return bool((total == both.size).all())
+
+
+@pytest.mark.parametrize(("provider", "ranks"), places(loopback=()))
+def test_torch_may_have_met_others_before(provider: str, ranks: int) -> None:
+    assert worldline.spawn(meet_unevenly, ranks, provider=provider, deadline=60) == [True] * ranks
 
 
 @pytest.mark.parametrize(("provider", "ranks"), places())

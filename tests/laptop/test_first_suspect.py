@@ -18,6 +18,7 @@ class FakeArena:
         self.words: dict[tuple[int, int], int] = {}
         self.beating = beating or {}
         self.beats = 0
+        self.noticed = False
 
     def timed_out(self, rank: int, peer: int) -> FakeArena:
         """Give a rank the record of a wait for ``peer``."""
@@ -36,11 +37,16 @@ class FakeArena:
         """Set every rank's dead word."""
         for rank in range(8):
             self.words[rank, layout.DEAD] = reporter + 1
+        self.noticed = True
         return self
 
     def dead(self) -> bool:
-        """Say whether the lane is dead, as an arena does."""
-        return (0, layout.DEAD) in self.words
+        """Say whether a kernel gave notice, as an arena does."""
+        return self.noticed
+
+    def look(self) -> None:
+        """Read the dead word, as an arena does."""
+        self.noticed = (0, layout.DEAD) in self.words
 
     def read(self, rank: int, offset: int, words: int) -> list[int]:
         """Read as an arena does."""
@@ -59,6 +65,15 @@ def suspect(arena: Any, rank: int = 0) -> CollectiveTimeout:
 
 def test_a_live_lane_raises_nothing() -> None:
     Lane(object(), FakeArena(), 0, 8, 1.0).check()  # type: ignore[arg-type]
+
+
+def test_a_notice_from_before_a_recovery_is_forgotten() -> None:
+    arena = FakeArena()
+    arena.noticed = True
+    lane = Lane(object(), arena, 0, 8, 1.0)  # type: ignore[arg-type]
+    assert not lane.alive
+    lane.check()
+    assert lane.alive
 
 
 def test_a_silent_peer_is_the_suspect() -> None:
