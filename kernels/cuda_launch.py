@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from worldline.kernels.launch import largest_grid
 from worldline.kernels.registry import ALGORITHMS, DTYPES, Algorithm, Launch, Request, chunks
 from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
@@ -178,7 +179,7 @@ class CudaPlan:
     ) -> None:
         self._index = cuda.device.index
         self._launches: list[_Prepared] = []
-        most = lane.provider.largest_grid(shape.block, REGISTERS)
+        most = largest_grid(algorithm, shape, lane.provider)
         for offset, count, blocks in chunks(algorithm, request, lane.arena.layout, shape, most):
             arguments = _arguments(algorithm, request, lane, count, shape)
             loops = algorithm.items(arguments.items, lane.size) > blocks * shape.block

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request, chunks
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import ITEM, THREADS
+from worldline.primitives.memory import Provider
 
 if TYPE_CHECKING:
     from worldline.kernels.cuda_launch import CudaKernels
@@ -39,7 +40,7 @@ class TritonPlan:
         self._kernel = algorithm.load()
         self._lane = lane
         self._per_slot = request.per_slot
-        most = lane.provider.largest_grid(THREADS, REGISTERS)
+        most = largest_grid(algorithm, shape, lane.provider)
         self._chunks = chunks(algorithm, request, lane.arena.layout, shape, most)
         self._constants = {
             "RANK": lane.rank,
@@ -84,6 +85,18 @@ class BarrierPlan:
     def run(self, source: int = 0, target: int = 0) -> None:
         """Launch; a barrier moves nothing."""
         self._lane.provider.launch(self._kernel, 1, self._args, **self._constants)
+
+
+def largest_grid(algorithm: Algorithm, shape: Launch, provider: Provider) -> int | None:
+    """Blocks of one launch that can be on a world's device with all that may wait for them.
+
+    None for any number. For providers that have allocated: they count what shares the device.
+    """
+    if algorithm.backend == "triton":
+        return provider.largest_grid(THREADS, REGISTERS)
+    from worldline.primitives.nvrtc import REGISTERS as OF_CUDA
+
+    return provider.largest_grid(shape.block, OF_CUDA)
 
 
 def plan(

@@ -202,58 +202,62 @@ def _two_shot_capacity(layout: ArenaLayout) -> int:
     return layout.half // SLOT // 2 // layout.world_size * layout.world_size * 8
 
 
+def _ll(
+    name: str,
+    shots: int,
+    backend: str,
+    kernel: str,
+    summary: str,
+    constants: Callable[[ArenaLayout], dict[str, int]],
+) -> Algorithm:
+    """Make the row of an LL all-reduce: what its shots say is the same for every kernel."""
+    return Algorithm(
+        name=name,
+        collective="all_reduce",
+        protocol="ll",
+        shots=shots,
+        determinism="bitwise",
+        backend=backend,
+        kernel=kernel,
+        capacity=_one_shot_capacity if shots == 1 else _two_shot_capacity,
+        items=lambda items, world: items if shots == 1 else -(-items // world),
+        constants=constants,
+        summary=summary,
+    )
+
+
 ALGORITHMS: tuple[Algorithm, ...] = (
-    Algorithm(
-        name="ll_one_shot_cuda",
-        collective="all_reduce",
-        protocol="ll",
-        shots=1,
-        determinism="bitwise",
-        backend="cuda",
-        kernel="one_shot",
-        capacity=_one_shot_capacity,
-        items=lambda items, world: items,
+    _ll(
+        "ll_one_shot_cuda",
+        1,
+        "cuda",
+        "one_shot",
+        "one-shot LL as a CUDA kernel: a thread to an item, dependent launch",
         constants=lambda layout: {},
-        summary="one-shot LL as a CUDA kernel: a thread to an item, dependent launch",
     ),
-    Algorithm(
-        name="ll_two_shot_cuda",
-        collective="all_reduce",
-        protocol="ll",
-        shots=2,
-        determinism="bitwise",
-        backend="cuda",
-        kernel="two_shot",
-        capacity=_two_shot_capacity,
-        items=lambda items, world: -(-items // world),
+    _ll(
+        "ll_two_shot_cuda",
+        2,
+        "cuda",
+        "two_shot",
+        "two-shot LL as a CUDA kernel: a thread to an item, dependent launch",
         constants=lambda layout: {},
-        summary="two-shot LL as a CUDA kernel: a thread to an item, dependent launch",
     ),
-    Algorithm(
-        name="ll_one_shot",
-        collective="all_reduce",
-        protocol="ll",
-        shots=1,
-        determinism="bitwise",
-        backend="triton",
-        kernel="worldline.kernels.all_reduce_ll:all_reduce_ll_one_shot",
-        capacity=_one_shot_capacity,
-        items=lambda items, world: items,
+    _ll(
+        "ll_one_shot",
+        1,
+        "triton",
+        "worldline.kernels.all_reduce_ll:all_reduce_ll_one_shot",
+        "every rank sends its input to all and reduces everything; no barrier",
         constants=lambda layout: {"HALF": layout.half},
-        summary="every rank sends its input to all and reduces everything; no barrier",
     ),
-    Algorithm(
-        name="ll_two_shot",
-        collective="all_reduce",
-        protocol="ll",
-        shots=2,
-        determinism="bitwise",
-        backend="triton",
-        kernel="worldline.kernels.all_reduce_ll:all_reduce_ll_two_shot",
-        capacity=_two_shot_capacity,
-        items=lambda items, world: -(-items // world),
+    _ll(
+        "ll_two_shot",
+        2,
+        "triton",
+        "worldline.kernels.all_reduce_ll:all_reduce_ll_two_shot",
+        "every rank reduces one share and sends the result to all; no barrier",
         constants=lambda layout: {"HALF": layout.half},
-        summary="every rank reduces one share and sends the result to all; no barrier",
     ),
     Algorithm(
         name="barrier_one_shot",

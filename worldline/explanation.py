@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
-from worldline.kernels.registry import Request, chunk_elements, dtype_name
+from worldline.kernels.registry import Request, chunks, dtype_name
 from worldline.primitives.layout import ArenaLayout, Region
 from worldline.screen import counted, wrap
 from worldline.units import show_size
@@ -25,6 +25,8 @@ class Explanation:
         The algorithm, its launch, the reason and what was refused.
     chunks : int
         Launches that the call takes.
+    grid : int
+        Blocks of the largest.
     scratch_bytes : int
         Bytes of the arena that it touches on each rank.
     provider : str
@@ -36,6 +38,7 @@ class Explanation:
     request: Request
     choice: Choice
     chunks: int
+    grid: int
     scratch_bytes: int
     provider: str
     regions: tuple[Region, ...]
@@ -44,7 +47,7 @@ class Explanation:
     def launch_words(self) -> str:
         """How many launches of which shape the call takes."""
         launch, launches = self.choice.launch, counted(self.chunks, "launch", "launches")
-        return f"{launches} of at most {counted(launch.grid, 'program')} of {launch.block} items"
+        return f"{launches} of at most {counted(self.grid, 'program')} of {launch.block} items"
 
     def __str__(self) -> str:
         choice, request = self.choice, self.request
@@ -76,20 +79,23 @@ class Explanation:
             "determinism": self.choice.algorithm.determinism,
             "reason": self.choice.reason,
             "refused": dict(self.choice.refused),
-            "launch": {"grid": self.choice.launch.grid, "block": self.choice.launch.block},
+            "launch": {"grid": self.grid, "block": self.choice.launch.block},
             "chunks": self.chunks,
             "scratch_bytes": self.scratch_bytes,
             "arena": {r.name: {"offset": r.offset, "bytes": r.size} for r in self.regions},
         }
 
 
-def explain(request: Request, choice: Choice, layout: ArenaLayout, provider: str) -> Explanation:
-    """Explain a choice on an arena of this map."""
-    step = chunk_elements(choice.algorithm, request, layout)
+def explain(
+    request: Request, choice: Choice, layout: ArenaLayout, provider: str, most: int | None = None
+) -> Explanation:
+    """Explain a choice on an arena of this map; ``most`` blocks to a launch, where known."""
+    launches = chunks(choice.algorithm, request, layout, choice.launch, most)
     return Explanation(
         request,
         choice,
-        -(-request.count // step),
+        len(launches),
+        max((blocks for *_, blocks in launches), default=0),
         choice.algorithm.scratch_bytes(request, layout),
         provider,
         layout.regions(),

@@ -15,7 +15,7 @@ from torch.compiler import is_dynamo_compiling
 from worldline import checks
 from worldline.autotune.choose import Choice, choose
 from worldline.explanation import Explanation, explain
-from worldline.kernels.launch import BarrierPlan
+from worldline.kernels.launch import BarrierPlan, largest_grid
 from worldline.kernels.loading import Loader
 from worldline.kernels.registry import Launch, Request
 from worldline.plans import Plans, abandon
@@ -343,7 +343,9 @@ class World:
         lane = self.lane
         checks.check_tensor("x", x, self.device)
         request = self.request(collective, x, op)
-        return explain(request, choose(request), lane.arena.layout, self.provider)
+        choice = choose(request)
+        most = largest_grid(choice.algorithm, choice.launch, lane.provider)
+        return explain(request, choice, lane.arena.layout, self.provider, most)
 
     def recover(self, timeout: float | None = None) -> None:
         """Make a world with a dead lane usable again; collective.
