@@ -7,18 +7,9 @@
 #include <chrono>
 #include <thread>
 
-#include "host_numbers.h"
-
-#define WL_DEVICE inline
-#define WL_COLD inline
-#define __grid_constant__
-#define __global__
+#include "host_common.h"
 
 namespace worldline {
-
-struct alignas(16) Pair {
-  u64 first, second;
-};
 
 // Who a thread is, and how its block meets: the harness sets them.
 struct Place {

@@ -10,6 +10,10 @@ namespace worldline {
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
+
+struct alignas(16) Pair {
+  u64 first, second;
+};
 }  // namespace worldline
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -18,10 +22,6 @@ using u64 = unsigned long long;
 #define WL_COLD __device__ __noinline__
 
 namespace worldline {
-
-struct alignas(16) Pair {
-  u64 first, second;
-};
 
 WL_DEVICE void store_pair(void* p, Pair v) {
   asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(p), "l"(v.first), "l"(v.second)

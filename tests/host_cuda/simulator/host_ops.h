@@ -2,19 +2,10 @@
 //
 // A pair is two 64-bit accesses, which is all that the architecture promises of a vector access.
 #pragma once
-#include "host_numbers.h"
+#include "host_common.h"
 #include "seam.h"
 
-#define WL_DEVICE inline
-#define WL_COLD inline
-#define __grid_constant__
-#define __global__
-
 namespace worldline {
-
-struct alignas(16) Pair {
-  u64 first, second;
-};
 
 inline u32 thread_index() { return simulator::place().thread; }
 inline u32 block_threads() { return simulator::place().threads; }

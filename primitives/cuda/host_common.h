@@ -1,7 +1,12 @@
-// Host twins of a GPU's float operations, apart from the memory operations: any stand-in for
-// host_ops.h needs these too.
+// What host_ops.h and any stand-in for it share: CUDA's words as C++ has them, and host twins of a
+// GPU's float operations.
 #pragma once
 #include <cstring>
+
+#define WL_DEVICE inline
+#define WL_COLD inline
+#define __grid_constant__
+#define __global__
 
 namespace worldline {
 
