@@ -54,6 +54,12 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
     return results[0] if results else None
 
 
+def served_version() -> tuple[int, int]:
+    """Return the newest CUDA version that the driver serves."""
+    number = call(driver.cuDriverGetVersion)
+    return number // 1000, number % 1000 // 10
+
+
 class Context:
     """A device's primary context, kept for threads that have not used CUDA yet.
 

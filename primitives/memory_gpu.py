@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from worldline.primitives import cuda_driver
+from worldline.primitives import cuda_driver, nvrtc
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.interpreter import interpreting
 from worldline.primitives.layout import DEAD, ArenaLayout
@@ -134,6 +134,12 @@ class GpuProvider:
             )
         if cuda_driver.MISSING is not None:
             return f"{cuda_driver.MISSING}; pip install 'cuda-bindings>=13,<14'"
+        served, compiler = cuda_driver.served_version(), nvrtc.compiler_version()
+        if compiler is not None and served[0] < compiler[0]:
+            return (
+                f"the NVIDIA driver serves CUDA {served[0]}.{served[1]} and cannot load what CUDA "
+                f"{compiler[0]}'s compiler makes; update the driver (CUDA 13 needs 580 or newer)"
+            )
         return None
 
     def prepare(self) -> None:

@@ -109,13 +109,18 @@ def compile_cubins(
     return [cubin for cubin in found if cubin is not None]
 
 
-def _compiler() -> str:
-    """Return the version of the NVRTC that would compile, whichever package brought it."""
+def compiler_version() -> tuple[int, int] | None:
+    """Return the version of the NVRTC that would compile, None where there is none."""
     try:
         _, major, minor = nvrtc_program.version()
     except (ImportError, RuntimeError, ValueError):
-        return "none"
-    return f"{major}.{minor} {package_version('nvidia-cuda-nvrtc')}"
+        return None
+    return major, minor
+
+
+def _compiler() -> str:
+    """Name the compiler, whichever package brought it."""
+    return f"{compiler_version()} {package_version('nvidia-cuda-nvrtc')}"
 
 
 def _compile(jobs: Sequence[dict[str, Any]]) -> list[Cubin]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from worldline import ProviderError
-from worldline.primitives import gpus, memory_loopback
+from worldline.primitives import cuda_driver, gpus, memory_loopback, nvrtc
 from worldline.primitives.gpus import Gpu, check_gpus, check_one_machine, obstacles
 from worldline.primitives.memory_loopback import ENVIRONMENT, LoopbackProvider, _check_together
 from worldline.primitives.memory_torch import TorchProvider, _unreachable
@@ -154,3 +154,30 @@ def test_lanes_of_one_gpu_are_resident_together(monkeypatch: pytest.MonkeyPatch)
     provider._lanes = 2
     # Four blocks of 128 threads with 128 registers to a multiprocessor, two launches to a lane.
     assert provider.largest_grid(128, 128) == 132 * 4 // 4
+
+
+@pytest.mark.parametrize(
+    ("served", "compiler", "words"),
+    [
+        (
+            (12, 8),
+            (13, 0),
+            "serves CUDA 12.8 and cannot load what CUDA 13's compiler makes; update",
+        ),
+        ((13, 0), (13, 2), None),
+        ((13, 2), (13, 0), None),
+        ((12, 8), None, None),
+    ],
+)
+def test_a_driver_older_than_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+    served: tuple[int, int],
+    compiler: tuple[int, int] | None,
+    words: str | None,
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda_driver, "served_version", lambda: served)
+    monkeypatch.setattr(nvrtc, "compiler_version", lambda: compiler)
+    found = TorchProvider().unavailable()
+    assert found is None if words is None else words in str(found)
