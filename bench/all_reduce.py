@@ -59,7 +59,8 @@ def measure(
     """
     rows: list[Row] = []
     with Group(world) as group:
-        made, refused = _make_peers(world, group, modules, max(sizes))
+        # An input holds one element at least.
+        made, refused = _make_peers(world, group, modules, max(16, *sizes))
         for name in dtypes:
             for nbytes in sizes:
                 rows += _Point(world, group, getattr(torch, name), nbytes).measure(made, repeats)
@@ -119,13 +120,18 @@ class _Point:
         host: dict[str, list[float]] = {}
         if mine.is_cuda:
             self._add_without_deadline(calls, refused)
-            graphs, failed = self._captured(calls)
+            graphs = timing.Graphs(world, self._group)
+            failed = self._try(calls, graphs.add)
+            for name in failed:
+                graphs.drop(name)
             times, replays = graphs.times(repeats), graphs.replays(repeats)
-            refused |= failed
             for name in times:
                 host[name] = timing.host_seconds(calls[name], self._group, repeats)
         else:
-            times = timing.on_the_cpu(calls, self._group, repeats)
+            failed = self._try(calls, lambda name, call: call())
+            works = {name: call for name, call in calls.items() if name not in failed}
+            times = timing.on_the_cpu(works, self._group, repeats)
+        refused |= failed
         label = dtype_name(self._dtype)
         return [
             *(
@@ -181,22 +187,23 @@ class _Point:
 
         calls[name] = call
 
-    def _captured(
-        self, calls: dict[str, Callable[[], object]]
-    ) -> tuple[timing.Graphs, dict[str, str]]:
-        """Capture what can be captured on every rank; say why not for the rest."""
-        graphs, failed = timing.Graphs(self._world, self._group), {}
+    def _try(
+        self,
+        calls: dict[str, Callable[[], object]],
+        attempt: Callable[[str, Callable[[], object]], object],
+    ) -> dict[str, str]:
+        """Try each call on every rank; return why those that fail anywhere do."""
+        failed = {}
         for name, call in calls.items():
             reason = None
             try:
-                graphs.add(name, call)
+                attempt(name, call)
             except Exception as error:
                 reason = _one_line(error)
             reason = self._group.first_reason(reason)
             if reason is not None:
-                graphs.drop(name)
                 failed[name] = reason
-        return graphs, failed
+        return failed
 
 
 def _median(seconds: list[float]) -> float:

@@ -54,7 +54,7 @@ class AllReduce(ctypes.Structure):
 
 
 class CudaKernels:
-    """The CUDA kernels of one rank of a world, on one device.
+    """The CUDA kernels of one rank of a world, on one device; made where that is current.
 
     Parameters
     ----------
@@ -85,11 +85,14 @@ class CudaKernels:
         self.dependent_launch = torch.cuda.get_device_capability(device) >= (9, 0)
         self._rank, self._size, self._macros = rank, size, tuple(macros)
         self._functions: dict[tuple[str, int, bool, bool], Any] = {}
+        # A thread that has not used CUDA yet has none, whatever torch's current device there.
+        self.context = call(cuda_driver.driver.cuCtxGetCurrent)
         self.add(dtypes)
 
     def add(self, dtypes: Sequence[torch.dtype]) -> None:
         """Load the kernels of further dtypes."""
-        more = _loaded(self._rank, self._size, self.device, tuple(dtypes), self._macros)
+        with cuda_driver.current(self.context):
+            more = _loaded(self._rank, self._size, self.device, tuple(dtypes), self._macros)
         self._functions |= more
 
     def function(self, entry: str, dtype: torch.dtype, wide: bool, loops: bool) -> Any:
@@ -196,7 +199,7 @@ class CudaPlan:
                     _config(blocks, shape.block, cuda.dependent_launch),
                 )
             )
-        self._context = call(cuda_driver.driver.cuCtxGetCurrent)
+        self._context = cuda.context
         self._stream = -1
 
     def load(self) -> None:
@@ -221,12 +224,8 @@ class CudaPlan:
 
     def _launch_in_context(self, config: Any, function: Any, parameters: int) -> None:
         """Launch again with the device's context current, which this thread had not yet."""
-        driver = cuda_driver.driver
-        call(driver.cuCtxPushCurrent, self._context)
-        try:
-            call(driver.cuLaunchKernelEx, config, function, parameters, 0)
-        finally:
-            call(driver.cuCtxPopCurrent)
+        with cuda_driver.current(self._context):
+            call(cuda_driver.driver.cuLaunchKernelEx, config, function, parameters, 0)
 
 
 def _arguments(

@@ -280,6 +280,19 @@ def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) 
     return algorithm.capacity(layout) // ITEM * request.per_slot
 
 
+def chunk_blocks(
+    algorithm: Algorithm, request: Request, shape: Launch, most: int | None, count: int
+) -> int:
+    """Blocks of a launch on ``count`` elements of a request; never more for fewer elements.
+
+    Fewer blocks where there are fewer items is a condition of safety: each block must exchange a
+    slot with every peer, and one without items would not. ``most`` are the blocks that may wait on
+    others, None for any number.
+    """
+    items = algorithm.items(-(-count // request.per_slot), request.world_size)
+    return min(shape.grid if most is None else min(shape.grid, most), -(-items // shape.block))
+
+
 def chunks(
     algorithm: Algorithm,
     request: Request,
@@ -287,19 +300,13 @@ def chunks(
     shape: Launch,
     most: int | None,
 ) -> list[tuple[int, int, int]]:
-    """Cut a request into launches: (offset in bytes, elements, blocks) of each.
-
-    Fewer blocks where there are fewer items is a condition of safety: each block must exchange a
-    slot with every peer, and one without items would not. ``most`` are the blocks that may wait on
-    others, None for any number.
-    """
+    """Cut a request into launches: (offset in bytes, elements, blocks) of each."""
     step = chunk_elements(algorithm, request, layout)
-    grid = shape.grid if most is None else min(shape.grid, most)
     cut = []
     for start in range(0, request.count, step):
         count = min(step, request.count - start)
-        items = algorithm.items(-(-count // request.per_slot), request.world_size)
-        cut.append((start * request.dtype.itemsize, count, min(grid, -(-items // shape.block))))
+        blocks = chunk_blocks(algorithm, request, shape, most, count)
+        cut.append((start * request.dtype.itemsize, count, blocks))
     return cut
 
 

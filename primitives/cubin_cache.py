@@ -1,7 +1,13 @@
-"""Compiled kernels on disk, one file each; ranks may write the same one at once."""
+"""Compiled kernels on disk, one file each; ranks may write the same one at once.
+
+A file is a line with a SHA-256, then what ``nvrtc_program.pack`` makes. The sum covers that and the
+file's own name, which stands for the source and the names asked for: what is torn, altered or
+another entry's counts as missing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -28,15 +34,21 @@ class Cubin:
 
 
 def cache_folder() -> Path:
-    """Return where compiled kernels are kept: ``WORLDLINE_CACHE``, or the user's cache folder."""
+    """Return where compiled kernels are kept: ``WORLDLINE_CACHE``, or the user's cache folder.
+
+    A user without a home, as in some containers, gets a folder that can never hold anything.
+    """
     named = os.environ.get("WORLDLINE_CACHE")
     if named:
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "worldline"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "worldline"
+    except RuntimeError:
+        return Path(os.devnull) / "worldline"
 
 
 def unpack(content: bytes) -> Cubin | None:
-    """Return a cubin and its names from one file's content, or nothing if it is not whole."""
+    """Return a cubin and its names from packed content, or nothing if it is not whole."""
     try:
         head, _, code = content.partition(b"\n")
         known = json.loads(head)
@@ -46,11 +58,12 @@ def unpack(content: bytes) -> Cubin | None:
 
 
 def read(kept: Path) -> Cubin | None:
-    """Read a file of the cache, or nothing if it is not there or not whole."""
+    """Read a file of the cache, or nothing if it is not there or not as it was written."""
     try:
-        return unpack(kept.read_bytes())
+        digest, _, packed = kept.read_bytes().partition(b"\n")
     except OSError:
         return None
+    return unpack(packed) if digest == _digest(kept, packed) else None
 
 
 def write(kept: Path, cubin: Cubin) -> None:
@@ -58,8 +71,19 @@ def write(kept: Path, cubin: Cubin) -> None:
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(dir=kept.parent, prefix=kept.name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(pack(cubin.code, cubin.names))
-        os.replace(made, kept)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                # In a folder that users share, others are to read it too, whatever the umask.
+                os.fchmod(handle, 0o644)
+                packed = pack(cubin.code, cubin.names)
+                file.write(_digest(kept, packed) + b"\n" + packed)
+            os.replace(made, kept)
+        except BaseException:
+            Path(made).unlink(missing_ok=True)
+            raise
     except OSError:
         return
+
+
+def _digest(kept: Path, packed: bytes) -> bytes:
+    return hashlib.sha256(kept.name.encode() + b"\0" + packed).hexdigest().encode()

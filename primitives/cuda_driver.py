@@ -60,6 +60,16 @@ def served_version() -> tuple[int, int]:
     return number // 1000, number % 1000 // 10
 
 
+@contextmanager
+def current(context: Any) -> Iterator[None]:
+    """Make a context current on this thread for the body."""
+    call(driver.cuCtxPushCurrent, context)
+    try:
+        yield
+    finally:
+        call(driver.cuCtxPopCurrent)
+
+
 class Context:
     """A device's primary context, kept for threads that have not used CUDA yet.
 
@@ -71,18 +81,9 @@ class Context:
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
         self._stream = call(driver.cuStreamCreate, flags)
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Make the context current on this thread for the body."""
-        call(driver.cuCtxPushCurrent, self._handle)
-        try:
-            yield
-        finally:
-            call(driver.cuCtxPopCurrent)
-
     def read(self, address: int, words: int) -> list[int]:
         """Read int64 words of a device's memory, beside whatever is running there."""
-        with self.current():
+        with current(self._handle):
             out = np.empty(words, dtype=np.int64)
             call(driver.cuMemcpyDtoHAsync, out.ctypes.data, address, out.nbytes, self._stream)
             call(driver.cuStreamSynchronize, self._stream)
@@ -90,18 +91,18 @@ class Context:
 
     def write(self, address: int, words: list[int]) -> None:
         """Write int64 words of a device's memory."""
-        with self.current():
+        with current(self._handle):
             data = np.array(words, dtype=np.int64)
             call(driver.cuMemcpyHtoDAsync, address, data.ctypes.data, data.nbytes, self._stream)
             call(driver.cuStreamSynchronize, self._stream)
 
     def fill(self, address: int, value: int, words: int) -> None:
         """Set int32 words of a device's memory."""
-        with self.current():
+        with current(self._handle):
             call(driver.cuMemsetD32Async, address, value & 0xFFFFFFFF, words, self._stream)
             call(driver.cuStreamSynchronize, self._stream)
 
     def close(self) -> None:
         """Give back what was made."""
-        with self.current():
+        with current(self._handle):
             call(driver.cuStreamDestroy, self._stream)

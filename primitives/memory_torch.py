@@ -41,7 +41,8 @@ class TorchProvider(GpuProvider):
         """Return None for one lane: blocks wait for their like, in the same order everywhere.
 
         Lanes have no order among them: with several, one could fill this GPU and another the
-        peer's, each waiting for blocks that find no room. All are kept resident together.
+        peer's, each waiting for blocks that find no room. All are kept resident together. Lanes
+        of this world alone: calls of two worlds are to follow each other.
         """
         return self.resident(self._lanes, threads, registers) if self._lanes > 1 else None
 
@@ -61,21 +62,25 @@ class TorchProvider(GpuProvider):
         problem = _unreachable(rank, gpus)
         bases: list[int] = []
         owners: list[Any] = []
+        corner = dist.PrefixStore(f"{rendezvous.prefix}/symmetric", rendezvous.store)
+        exchange = ExchangeStore(corner, rendezvous.timeout)
         if not any(rendezvous.gather("peers", problem)):
             try:
-                bases, owners = _allocate(device, rendezvous, layout)
+                bases, owners = _allocate(device, rendezvous, exchange, layout)
             except ProviderError as error:
                 problem = str(error)
             except RuntimeError as error:
                 problem = _why_not(rank, error)
-        for fault in rendezvous.gather("mapped", problem):
+        faults = rendezvous.gather("mapped", problem)
+        exchange.forget()
+        for fault in faults:
             if fault:
                 raise ProviderError(fault)
         return DeviceArena(device, rank, bases, layout, owners, whole_device=True)
 
 
 def _allocate(
-    device: torch.device, rendezvous: Rendezvous, layout: ArenaLayout
+    device: torch.device, rendezvous: Rendezvous, exchange: ExchangeStore, layout: ArenaLayout
 ) -> tuple[list[int], list[Any]]:
     """Return every arena's base, and what keeps them."""
     if rendezvous.size == 1:
@@ -86,7 +91,7 @@ def _allocate(
     memory = symmetric._SymmetricMemory
     own: torch.Tensor | None = None
     problem = ""
-    with _torch_settings(), _group(rendezvous) as group:
+    with _torch_settings(), _group(rendezvous, exchange) as group:
         try:
             backend = memory.get_backend(device)
             if backend not in (None, "CUDA"):
@@ -126,15 +131,13 @@ def _torch_settings() -> Iterator[None]:
 
 
 @contextmanager
-def _group(rendezvous: Rendezvous) -> Iterator[str]:
+def _group(rendezvous: Rendezvous, exchange: dist.Store) -> Iterator[str]:
     """Name a process group for torch's meeting: torch looks ranks and store up by its name.
 
     It has no backend, so that a world needs no NCCL, and it is gone when the meeting is over.
     """
     name = dist.distributed_c10d.GroupName(rendezvous.prefix)
-    corner = dist.PrefixStore(f"{name}/symmetric", rendezvous.store)
-    store = ExchangeStore(corner, rendezvous.timeout)
-    group = dist.ProcessGroup(store, rendezvous.rank, rendezvous.size)
+    group = dist.ProcessGroup(exchange, rendezvous.rank, rendezvous.size)
     group._set_group_name(name)
     c10d._register_process_group(name, group)
     try:

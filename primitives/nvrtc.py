@@ -113,7 +113,7 @@ def compiler_version() -> tuple[int, int] | None:
     """Return the version of the NVRTC that would compile, None where there is none."""
     try:
         _, major, minor = nvrtc_program.version()
-    except (ImportError, RuntimeError, ValueError):
+    except (ImportError, OSError, RuntimeError, ValueError):
         return None
     return major, minor
 
@@ -134,10 +134,24 @@ def _compile(jobs: Sequence[dict[str, Any]]) -> list[Cubin]:
 def _compile_here(job: dict[str, Any]) -> Cubin:
     try:
         return Cubin(*nvrtc_program.compile_program(job))
-    except ImportError as error:
-        raise ProviderError(f"CUDA kernels need cuda-core and NVRTC: {error}") from error
     except Exception as error:
-        raise ProviderError(f"NVRTC refuses kernels for {job['arch']}: {error}") from error
+        raise ProviderError(_why(error, job["arch"])) from error
+
+
+def _why(error: Exception, arch: str) -> str:
+    """Say what keeps a kernel from being compiled."""
+    # A library that is not found is no ImportError: it is loaded by the first call.
+    if isinstance(error, ImportError) or compiler_version() is None:
+        return (
+            f"CUDA kernels need cuda-core and NVRTC (`worldline doctor` says what to install): "
+            f"{error}"
+        )
+    if isinstance(error, OSError):
+        return (
+            f"CUDA kernels are compiled in a temporary folder; set TMPDIR to one that can be "
+            f"written: {error}"
+        )
+    return f"NVRTC refuses kernels for {arch}: {error}"
 
 
 def _compile_there(job: dict[str, Any]) -> Cubin:

@@ -33,10 +33,12 @@ class ExchangeStore(Store):
         super().__init__()
         self._store, self._seconds = store, seconds
         self._first: int | None = None
+        self._set: list[str] = []
 
     def set(self, key: str, value: str) -> None:
         """Set a key; torch's values are bytes."""
-        self._store.set(self._own(key), value)
+        self._set.append(self._own(key))
+        self._store.set(self._set[-1], value)
 
     def get(self, key: str) -> bytes:
         """Return a key's value."""
@@ -57,6 +59,11 @@ class ExchangeStore(Store):
                     rank = int(key.rpartition("/")[2])
                     raise RendezvousTimeout("torch's exchange of memory", [rank], self._seconds)
                 time.sleep(_POLL_SECONDS)
+
+    def forget(self) -> None:
+        """Delete what this rank has set, once every rank's meeting is over."""
+        for key in self._set:
+            self._store.delete_key(key)
 
     def _own(self, key: str) -> str:
         """Count a key ``name/number/rank`` from this meeting's first."""

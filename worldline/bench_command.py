@@ -9,12 +9,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from worldline.bench import all_reduce
 from worldline.bench.rows import ratios
-from worldline.bench_plot import plot
+from worldline.bench_plot import check_drawable, plot
 from worldline.kernels.registry import dtype_name
 from worldline.launch import spawn
 from worldline.primitives.errors import InvalidArgument
@@ -32,7 +33,7 @@ FAMILIES = ("NCCL", "PyTorch")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument("collective", choices=["all-reduce"])
-    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--ranks", type=int, help="default: one for each GPU, else 4 on the CPU")
     parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
     parser.add_argument("--dtypes", default="bf16", help="such as f32,f16,bf16")
@@ -58,17 +59,23 @@ def main(args: argparse.Namespace) -> int:
     for argument in ("save", "plot"):
         if getattr(args, argument):
             _check_writable(argument, getattr(args, argument))
-    provider = args.provider or default_provider(args.ranks)
+    if args.plot:
+        check_drawable(args.plot)
+    ranks = args.ranks
+    if ranks is None:
+        on_gpus = (args.provider or default_provider()) != "host"
+        ranks = max(1, torch.cuda.device_count()) if on_gpus else 4
+    provider = args.provider or default_provider(ranks)
     if provider == "loopback":
         rule = "the bench needs a process to a rank: fewer --ranks, or --provider host"
         raise InvalidArgument("provider", provider, rule)
     console = Console(stderr=True)
     with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
         work = (sizes, dtypes, args.repeats, args.peer, steps)
-        rows = spawn(_rank, args.ranks, work, provider=provider)[0]
+        rows = spawn(_rank, ranks, work, provider=provider)[0]
     result = {
         "collective": "all_reduce",
-        "ranks": args.ranks,
+        "ranks": ranks,
         "provider": provider,
         "note": all_reduce.INTERPRETER_NOTE if provider == "host" else None,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -82,12 +89,12 @@ def main(args: argparse.Namespace) -> int:
     text = json.dumps(result, indent=2)
     if args.save:
         args.save.write_text(text + "\n")
-    if args.plot:
-        plot(result, args.plot)
     if args.json:
         print(text)
     else:
         _show(result, Console())
+    if args.plot:
+        plot(result, args.plot)
     return int(any(row["exact"] is False for row in rows))
 
 

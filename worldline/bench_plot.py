@@ -5,8 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from worldline.primitives.errors import UnsupportedError
+from worldline.primitives.errors import InvalidArgument
 from worldline.units import show_size
+
+
+def check_drawable(file: Path) -> None:
+    """Refuse a plot that could not be drawn, before there is a result to draw.
+
+    Raises
+    ------
+    InvalidArgument
+        When matplotlib is not installed, or does not write files of this suffix.
+    """
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        rule = f"needs matplotlib: pip install 'worldline[plots]' ({error})"
+        raise InvalidArgument("plot", str(file), rule) from error
+    known = FigureCanvasBase.get_supported_filetypes()
+    # Without a suffix matplotlib would add one: to another file than the one that was named.
+    if file.suffix[1:].lower() not in known:
+        rule = f"must end in one of .{', .'.join(sorted(known))}"
+        raise InvalidArgument("plot", str(file), rule)
 
 
 def plot(result: dict[str, Any], file: Path) -> None:
@@ -14,15 +34,12 @@ def plot(result: dict[str, Any], file: Path) -> None:
 
     Raises
     ------
-    UnsupportedError
-        When matplotlib is not installed.
+    InvalidArgument
+        As :func:`check_drawable` does.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UnsupportedError(
-            f"plots need matplotlib: pip install 'worldline[plots]' ({error})"
-        ) from error
+    check_drawable(file)
+    from matplotlib.figure import Figure
+
     dtypes = sorted({row["dtype"] for row in result["rows"]})
     figure = Figure(figsize=(8, 5 * len(dtypes)), layout="constrained")
     for place, dtype in enumerate(dtypes):

@@ -15,6 +15,7 @@ from worldline._version import __version__
 from worldline.failures import last_line
 from worldline.kernels.registry import DTYPES, algorithms, dtype_name
 from worldline.launch import run_ranks
+from worldline.primitives import nvrtc
 from worldline.primitives.fingerprint import fingerprint
 from worldline.primitives.gpus import obstacles
 from worldline.primitives.memory import PROVIDERS
@@ -27,6 +28,8 @@ _OPTIONAL = {
     "cuda-bindings": "pip install 'cuda-bindings>=13,<14'; needed to launch CUDA kernels",
     "nvidia-cuda-nvrtc": "pip install 'cuda-toolkit[nvrtc,cudart]>=13,<14'; CUDA's compiler",
 }
+_COMPILER = {"cuda-bindings", "nvidia-cuda-nvrtc"}
+_DAMAGED = "installed, but does not load; pip install --force-reinstall nvidia-cuda-nvrtc"
 
 _RANKS = 2
 _SECONDS = 120.0
@@ -69,6 +72,11 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
     missing = {
         name: remedy for name, remedy in _OPTIONAL.items() if machine["packages"][name] is None
     }
+    # The package may lack the library, and the library may come without the package.
+    if nvrtc.compiler_version() is not None:
+        missing.pop("nvidia-cuda-nvrtc", None)
+    elif not missing.keys() & _COMPILER:
+        missing["NVRTC"] = _DAMAGED
     if not machine["gpus"]:
         missing["GPU"] = "no CUDA device is visible to torch; kernels run in Triton's interpreter"
     return {

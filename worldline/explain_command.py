@@ -45,7 +45,10 @@ def main(args: argparse.Namespace) -> int:
         args.ranks,
         provider.device_type,
     )
-    explanation = explain(request, choose(request, args.algorithm), layout, provider.name)
+    choice = choose(request, args.algorithm)
+    # Loopback counts the blocks that fit beside the other ranks' once it has a GPU.
+    capped = provider.name != "loopback"
+    explanation = explain(request, choice, layout, provider.name, capped=capped)
     if args.json:
         print(json.dumps(explanation.as_dict(), indent=2))
     else:

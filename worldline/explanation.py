@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
-from worldline.kernels.registry import Request, chunks, dtype_name
+from worldline.kernels.registry import Request, chunk_blocks, chunk_elements, dtype_name
 from worldline.primitives.layout import ArenaLayout, Region
 from worldline.screen import counted, wrap
 from worldline.units import show_size
@@ -33,6 +33,8 @@ class Explanation:
         Where symmetric memory comes from.
     regions : tuple of Region
         The arena's map.
+    capped : bool
+        Whether ``grid`` takes account of the blocks that can be resident together.
     """
 
     request: Request
@@ -42,12 +44,14 @@ class Explanation:
     scratch_bytes: int
     provider: str
     regions: tuple[Region, ...]
+    capped: bool = True
 
     @property
     def launch_words(self) -> str:
         """How many launches of which shape the call takes."""
         launch, launches = self.choice.launch, counted(self.chunks, "launch", "launches")
-        return f"{launches} of at most {counted(self.grid, 'program')} of {launch.block} items"
+        words = f"{launches} of at most {counted(self.grid, 'program')} of {launch.block} items"
+        return words if self.capped else f"{words}, before the cap for resident blocks"
 
     def __str__(self) -> str:
         choice, request = self.choice, self.request
@@ -79,7 +83,10 @@ class Explanation:
             "determinism": self.choice.algorithm.determinism,
             "reason": self.choice.reason,
             "refused": dict(self.choice.refused),
-            "launch": {"grid": self.grid, "block": self.choice.launch.block},
+            "launch": {
+                "grid": self.grid if self.capped else None,
+                "block": self.choice.launch.block,
+            },
             "chunks": self.chunks,
             "scratch_bytes": self.scratch_bytes,
             "arena": {r.name: {"offset": r.offset, "bytes": r.size} for r in self.regions},
@@ -87,16 +94,27 @@ class Explanation:
 
 
 def explain(
-    request: Request, choice: Choice, layout: ArenaLayout, provider: str, most: int | None = None
+    request: Request,
+    choice: Choice,
+    layout: ArenaLayout,
+    provider: str,
+    most: int | None = None,
+    capped: bool = True,
 ) -> Explanation:
-    """Explain a choice on an arena of this map; ``most`` blocks to a launch, where known."""
-    launches = chunks(choice.algorithm, request, layout, choice.launch, most)
+    """Explain a choice on an arena of this map.
+
+    ``most`` are the blocks that may wait on others, None for any number; where that is not known,
+    ``capped`` is false.
+    """
+    algorithm, step = choice.algorithm, chunk_elements(choice.algorithm, request, layout)
     return Explanation(
         request,
         choice,
-        len(launches),
-        max((blocks for *_, blocks in launches), default=0),
-        choice.algorithm.scratch_bytes(request, layout),
+        -(-request.count // step),
+        # The first chunk is the largest.
+        chunk_blocks(algorithm, request, choice.launch, most, min(step, request.count)),
+        algorithm.scratch_bytes(request, layout),
         provider,
         layout.regions(),
+        capped,
     )

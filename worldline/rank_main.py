@@ -50,6 +50,8 @@ def main(
     torch.set_num_threads(1)
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Not over the server's: what has been unset since it started must go.
+    os.environ.clear()
     os.environ.update(environment)
     if provider == "host":
         os.environ[MODE] = "1"

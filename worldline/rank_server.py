@@ -9,8 +9,16 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import threading
-from multiprocessing import forkserver, popen_forkserver, process, reduction, util
+from multiprocessing import (
+    forkserver,
+    popen_forkserver,
+    process,
+    reduction,
+    resource_tracker,
+    util,
+)
 from multiprocessing.context import set_spawning_popen
 from multiprocessing.spawn import get_preparation_data
 from typing import Any, ClassVar
@@ -84,9 +92,14 @@ def _running_server(interpreted: bool) -> forkserver.ForkServer:
         before = os.environ.pop(MODE, None)
         if interpreted:
             os.environ[MODE] = "1"
+        # Ctrl-C would end a server that still loads torch: it inherits the signal held back, until
+        # `preload` ignores it. The tracker comes first, for its start would let the signal through.
+        resource_tracker.ensure_running()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             _servers[interpreted].ensure_running()
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.environ.pop(MODE, None)
             if before is not None:
                 os.environ[MODE] = before

@@ -28,6 +28,8 @@ DEFAULT_TIMEOUT = 600.0
 """Seconds, torch's own default."""
 
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_ON = ("1", "true", "on", "yes")
+_OFF = ("0", "false", "off", "no", "")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def init(
         ends the process as soon as it sees one.
     debug : bool, optional
         Compare every call's arguments between ranks (slow). By default the environment variable
-        ``WORLDLINE_DEBUG``.
+        ``WORLDLINE_DEBUG``: 1, true, on or yes; 0, false, off, no or empty.
 
     Returns
     -------
@@ -128,7 +130,7 @@ def init(
     """
     asked = None if timeout is None else arguments.seconds("timeout", timeout)
     if debug is None:
-        debug = os.environ.get("WORLDLINE_DEBUG", "0") not in ("", "0")
+        debug = _debug_by_environment()
     arguments.flag("debug", debug)
     arguments.whole_number("lanes", lanes, 1, MAX_LANES)
     arguments.text("on_timeout", on_timeout, ON_TIMEOUT)
@@ -138,7 +140,7 @@ def init(
     missing = source.unavailable()
     if missing:
         raise ProviderError(f"provider {name}: {missing}")
-    launcher = _find_launcher(group, asked)
+    launcher = _find_launcher(group, asked, everyone=ranks is None)
     members = _members(launcher, ranks)
     seconds = asked or launcher.timeout or DEFAULT_TIMEOUT
     size = source.default_bytes(len(members)) // lanes if arena_bytes is None else arena_bytes
@@ -196,6 +198,14 @@ def default_provider(ranks: int | None = None) -> str:
     return "torch" if ranks is None or ranks <= torch.cuda.device_count() else "loopback"
 
 
+def _debug_by_environment() -> bool:
+    named = os.environ.get("WORLDLINE_DEBUG", "")
+    if named.lower() not in _ON + _OFF:
+        rule = f"must be one of {', '.join(_ON + _OFF[:-1])}, or empty"
+        raise InvalidArgument("WORLDLINE_DEBUG", named, rule)
+    return named.lower() in _ON
+
+
 def _declared(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
     if dtypes is None:
         return list(DTYPES)
@@ -210,7 +220,9 @@ def _declared(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
     return [dtype for dtype in DTYPES if dtype in chosen]
 
 
-def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> Launcher:
+def _find_launcher(
+    group: dist.ProcessGroup | None, seconds: float | None, everyone: bool
+) -> Launcher:
     if group is not None and not isinstance(group, dist.ProcessGroup):
         raise InvalidArgument("group", group, "must be a torch.distributed.ProcessGroup")
     if dist.is_available() and dist.is_initialized():
@@ -221,7 +233,7 @@ def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> La
         return _thread.launcher
     if _launcher is not None:
         return _launcher
-    missing = [name for name in _TORCHRUN if name not in os.environ]
+    missing = [name for name in _TORCHRUN if not os.environ.get(name)]
     if missing:
         raise InvalidArgument(
             "group",
@@ -229,6 +241,7 @@ def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> La
             f"no process group is initialised and {', '.join(missing)} not set: start with "
             f"torchrun, or use worldline.spawn",
         )
+    _check_torchrun(everyone)
     limit = seconds or DEFAULT_TIMEOUT
     try:
         meeting = dist.rendezvous("env://", timeout=timedelta(seconds=limit))
@@ -240,6 +253,21 @@ def _find_launcher(group: dist.ProcessGroup | None, seconds: float | None) -> La
     set_launcher(Launcher(dist.PrefixStore(f"run{restart}", store), rank, size, None, local))
     assert _launcher is not None
     return _launcher
+
+
+def _check_torchrun(everyone: bool) -> None:
+    """Refuse a launcher's variables that torch would raise for, or wait for in vain."""
+
+    def number(name: str, low: int, high: int) -> int:
+        named = os.environ[name].strip()
+        return arguments.whole_number(name, int(named) if named.isdecimal() else named, low, high)
+
+    size = number("WORLD_SIZE", 1, 2**31 - 1)
+    number("RANK", 0, size - 1)
+    number("MASTER_PORT", 0, 65535)
+    if everyone and size > MAX_WORLD:
+        rule = f"a world has at most {MAX_WORLD} ranks; name those that take part by ranks=[...]"
+        raise InvalidArgument("WORLD_SIZE", size, rule)
 
 
 def _from_group(group: dist.ProcessGroup | None) -> Launcher:

@@ -21,8 +21,10 @@ def parse_size(text: str) -> int:
     plain = text.strip().upper().removesuffix("IB").removesuffix("B")
     unit = plain[-1:] if plain[-1:] in ("K", "M", "G") else ""
     digits = plain.removesuffix(unit) if unit else plain
-    if not digits.isdigit() or int(digits) < 1:
-        raise InvalidArgument("size", text, "must be a whole number >= 1 with K, M, G or no unit")
+    # Eighteen digits are more than any memory's bytes.
+    if not digits.isdecimal() or len(digits) > 18 or int(digits) < 1:
+        rule = "must be a whole number >= 1, of 18 digits at most, with K, M, G or no unit"
+        raise InvalidArgument("size", text, rule)
     return int(digits) * _UNITS[unit]
 
 

@@ -181,10 +181,11 @@ class World:
             When no algorithm serves the dtype or op, with each one's reason; or when a kernel that
             is not loaded yet is asked for inside a CUDA graph's capture.
         CollectiveTimeout
-            When a wait passed its deadline, here or on a peer; the output is then all NaN. On a
-            GPU the error comes with the next call or :meth:`synchronize`.
+            When a wait passed its deadline, here or on a peer; each element of the output is then
+            the whole sum or NaN. On a GPU the error comes with the next call or
+            :meth:`synchronize`.
         CollectiveAborted
-            When another rank's call ended in an exception; the output is then all NaN.
+            When another rank's call ended in an exception; the output is as after a timeout.
         LaneOverlap
             When two operations of the lane ran at once.
         MismatchError

@@ -35,7 +35,7 @@ struct Exchange {
   u32* const busy;
   u64 home[WORLD];  // the thread's first slot in each arena's even half
   u32 found = 0, epoch = 0;
-  bool entered_alive = false, alive = false;
+  bool alive = false;
 
   WL_DEVICE explicit Exchange(const AllReduce& arguments)
       : a(arguments),
@@ -66,7 +66,7 @@ struct Exchange {
   template <class Load>
   WL_DEVICE Words begin(Load load) {
     const u32 last = load_u32(word);
-    alive = entered_alive = lane_alive(own);
+    alive = lane_alive(own);
     const Words first = load();
     epoch = epoch_after(last);
     clear_before_wrap(own, epoch, thread, threads, half);
@@ -78,7 +78,7 @@ struct Exchange {
     advance_epoch(own, epoch);
     found = enter_lane(busy);
   }
-  WL_DEVICE void leave() { leave_lane(a.lane, busy, found, entered_alive); }
+  WL_DEVICE void leave() { leave_lane(a.lane, busy, found, alive); }
 
   WL_DEVICE char* slot(int arena, int shot, int source, u64 item) const {
     return ll_slot(home[arena], epoch, half, (shot * WORLD + source) * stride + item * SLOT);

@@ -56,7 +56,6 @@ struct Patience {
     store_u64(control(own, WAIT_BEAT), now);
     if (load_u64(control(own, DEAD)) != 0) {
       store_u64(control(own, GAVE_WAY), 1);
-      give_notice(lane);
       return false;
     }
     if ((long long)(now - started) <= (long long)lane.limit_ns) return true;

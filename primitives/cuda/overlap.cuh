@@ -21,12 +21,13 @@ WL_COLD void report_overlap(const Lane& lane) {
 
 // Clear the mark when the marking thread is done: nobody waits for the rest of the block, so the last
 // instants of an operation may go unwatched. Kill the lane if another operation's mark was found, and
-// tell the host if the lane was dead at entry (a wait that failed has told it already).
-WL_DEVICE void leave_lane(const Lane& lane, u32* busy, u32 found, bool entered_alive) {
+// tell the host if the lane was dead at entry or a wait failed: each thread that knows of it, since
+// another may have been done before.
+WL_DEVICE void leave_lane(const Lane& lane, u32* busy, u32 found, bool alive) {
+  if (!alive) give_notice(lane);
   if (thread_index() != 0) return;
   store_u32(busy, 0);
   if (not_before_here(found)) report_overlap(lane);
-  if (!entered_alive && block_index() == 0) give_notice(lane);
 }
 
 }  // namespace worldline

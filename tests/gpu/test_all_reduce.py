@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import threading
 
 import pytest
 import torch
@@ -86,6 +87,24 @@ def check_interleaving(world: World, calls: int, wrap: bool) -> list[str]:
             wrong.append(f"call {call}: {name} {shape} {mine.numel()}")
     world.synchronize()
     return wrong
+
+
+def on_a_new_thread(world: World) -> bool:
+    """Plan and launch on a thread that has not used CUDA, as an engine's worker might."""
+    inputs = [wide_range(rank, 4321, torch.float32) for rank in range(world.size)]
+    mine = inputs[world.rank].to(world.device)
+    world.synchronize()
+    found: list[torch.Tensor] = []
+    thread = threading.Thread(target=lambda: found.append(world.all_reduce(mine)))
+    thread.start()
+    thread.join()
+    world.synchronize()
+    return not differs(found[0], inputs)
+
+
+@pytest.mark.parametrize(("provider", "ranks"), places(loopback=()))
+def test_a_thread_that_has_not_used_cuda(provider: str, ranks: int) -> None:
+    assert all(worldline.spawn(on_a_new_thread, ranks, provider=provider, deadline=60))
 
 
 @pytest.mark.parametrize(("provider", "ranks"), places(loopback=range(1, 9)))

@@ -62,9 +62,10 @@ def meet_unevenly(world: World) -> bool:
     from torch.distributed import _symmetric_memory as symmetric
 
     if world.rank == 0:
-        alone = Rendezvous(HashStore(), "alone", 0, 1, 20)
+        store = HashStore()
         memory = symmetric._SymmetricMemory
-        with _torch_settings(), _group(alone) as group:
+        alone = Rendezvous(store, "alone", 0, 1, 20)
+        with _torch_settings(), _group(alone, store) as group:
             own = memory.empty_strided_p2p((1 << 21,), (1,), torch.uint8, world.device)
             memory.rendezvous(own, group)
     with worldline.init(provider="torch", timeout=20) as both:

@@ -152,8 +152,12 @@ def debug_flag(world: Any) -> bool:
 
 def test_debug_mode_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worldline.spawn(debug_flag, 1) == [False]
-    monkeypatch.setenv("WORLDLINE_DEBUG", "1")
-    assert worldline.spawn(debug_flag, 1) == [True]
+    for value, wanted in {"1": True, "On": True, "false": False, "OFF": False, "": False}.items():
+        monkeypatch.setenv("WORLDLINE_DEBUG", value)
+        assert worldline.spawn(debug_flag, 1) == [wanted]
+    monkeypatch.setenv("WORLDLINE_DEBUG", "maybe")
+    with pytest.raises(worldline.InvalidArgument, match=r"WORLDLINE_DEBUG='maybe'.*one of 1, true"):
+        worldline.init()
 
 
 @pytest.mark.parametrize(

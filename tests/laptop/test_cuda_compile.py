@@ -12,7 +12,7 @@ import pytest
 from tests.compile_only.cuda_builds import expressions
 from worldline import ProviderError
 from worldline.primitives import nvrtc
-from worldline.primitives.cubin_cache import Cubin, unpack
+from worldline.primitives.cubin_cache import Cubin, read
 
 
 def compiled(root: Path, arch: str) -> Cubin:
@@ -36,10 +36,6 @@ def test_the_cache_is_used_and_a_torn_file_is_not(repo_root: Path, cache: Path) 
     kept.write_bytes(torn)
     assert compiled(repo_root, "sm_90") == first
     assert kept.read_bytes() != torn
-
-
-def read(file: Path) -> Cubin | None:
-    return unpack(file.read_bytes())
 
 
 def test_ranks_may_compile_at_once(

@@ -17,6 +17,7 @@ import torch
 import worldline
 from worldline.kernels.registry import algorithms
 from worldline.primitives import memory_host
+from worldline.rank_server import _running_server, stop_rank_server
 
 NAMES = tuple(row.name for row in algorithms("all_reduce", "cpu"))
 
@@ -130,6 +131,25 @@ def other_thread(world: Any) -> str:
 
 def test_a_second_thread_is_refused() -> None:
     assert "one at a time" in worldline.spawn(other_thread, 2, timeout=60)[0]
+
+
+def listens(world: Any) -> bool:
+    held_back = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return signal.SIGINT not in held_back and callable(signal.getsignal(signal.SIGINT))
+
+
+def test_ctrl_c_does_not_reach_a_server_that_is_starting(capfd: pytest.CaptureFixture[str]) -> None:
+    stop_rank_server()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    process: int = _running_server(interpreted=True)._forkserver_pid  # type: ignore[attr-defined]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+    for _ in range(20):
+        os.kill(process, signal.SIGINT)
+        time.sleep(0.05)
+    assert worldline.spawn(listens, 2, timeout=60) == [True, True]
+    again: int = _running_server(interpreted=True)._forkserver_pid  # type: ignore[attr-defined]
+    assert again == process
+    assert capfd.readouterr().err == ""
 
 
 def linger(world: Any, folder: str) -> None:

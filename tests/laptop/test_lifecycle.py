@@ -89,6 +89,24 @@ def test_spawned_worlds_leave_nothing() -> None:
     assert worldline.spawn(add, 2) == [2.0, 2.0]
 
 
+def variables(world: Any) -> dict[str, str]:
+    return dict(os.environ)
+
+
+def test_ranks_have_the_environment_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_rank_server()
+    monkeypatch.setenv("WORLDLINE_TEST_GONE", "1")
+    monkeypatch.setenv("WORLDLINE_TEST_KEPT", "1")
+    before = worldline.spawn(variables, 1)[0]
+    assert before["WORLDLINE_TEST_GONE"] == before["WORLDLINE_TEST_KEPT"] == "1"
+    monkeypatch.delenv("WORLDLINE_TEST_GONE")
+    monkeypatch.setenv("WORLDLINE_TEST_KEPT", "2")
+    after = worldline.spawn(variables, 1)[0]
+    assert "WORLDLINE_TEST_GONE" not in after
+    assert after["WORLDLINE_TEST_KEPT"] == "2"
+    assert after["TRITON_INTERPRET"] == "1"
+
+
 def busy_then_spawn() -> None:
     """Run multi-threaded torch operations first: a plain fork would then hang in the child."""
     torch.set_num_threads(2)

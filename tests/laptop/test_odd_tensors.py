@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import worldline
+from worldline.checks import check_output
 from worldline.kernels import reference
 
 
@@ -31,6 +34,31 @@ def signs(world: Any) -> list[str]:
 
 def test_marked_tensors() -> None:
     assert worldline.spawn(signs, 2) == [[], []]
+
+
+def test_an_output_is_refused_if_and_only_if_it_overlaps_itself() -> None:
+    shapes = [(), (0, 3), (1, 3), (2, 3), (3, 4), (2, 2, 2), (2, 3, 2)]
+    for shape in shapes:
+        for strides in itertools.product(range(8), repeat=len(shape)):
+            out = torch.arange(64.0).as_strided(shape, strides)
+            refused: AbstractContextManager[Any] = nullcontext()
+            if out.unique().numel() < out.numel():
+                refused = pytest.raises(worldline.InvalidArgument, match="not overlap itself")
+            with refused:
+                check_output(torch.ones(shape), out)
+
+
+def odd_outputs(world: Any) -> list[Any]:
+    """Write to an output whose rows interleave, and to one that is expanded but empty."""
+    x = torch.arange(6.0).view(2, 3)
+    memory = torch.zeros(64)
+    interleaved = world.all_reduce(x, out=memory.as_strided((2, 3), (3, 2)))
+    empty = world.all_reduce(torch.ones(0, 3), out=torch.empty(0, 1).expand(0, 3))
+    return [torch.equal(interleaved, x * world.size), memory.count_nonzero().item(), empty.shape]
+
+
+def test_outputs_that_do_not_overlap_themselves() -> None:
+    assert worldline.spawn(odd_outputs, 2) == [[True, 5, (0, 3)]] * 2
 
 
 def without_memory(world: Any) -> list[str]:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 import worldline
+from worldline import startup
 
 
 def as_group(world: Any) -> dict[str, Any]:
@@ -185,6 +186,43 @@ def test_init_without_a_launcher_says_what_to_do(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(worldline.InvalidArgument, match=r"torchrun.*worldline.spawn"):
         worldline.init()
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"RANK": "foo"}, "RANK='foo': must be a whole number from 0 to 1"),
+        ({"RANK": "5"}, "RANK=5: must be a whole number from 0 to 1"),
+        ({"RANK": "-1"}, "RANK='-1'"),
+        ({"RANK": ""}, "RANK not set"),
+        ({"MASTER_PORT": "99999999"}, "MASTER_PORT=99999999: must be .* to 65535"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0: must be a whole number from 1"),
+        ({"WORLD_SIZE": "17"}, r"WORLD_SIZE=17: .* at most 16 ranks.*ranks=\[\.\.\.\]"),
+    ],
+)
+def test_a_launchers_variables_that_break_a_rule(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], words: str
+) -> None:
+    good = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    for name, value in {**good, **variables}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(worldline.InvalidArgument, match=words):
+        worldline.init(timeout=1)
+
+
+def test_a_launcher_of_many_may_have_small_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = []
+
+    def meet(*_: object, **__: object) -> Any:
+        met.append(True)
+        raise dist.DistError
+
+    monkeypatch.setattr(dist, "rendezvous", meet)
+    for name, value in zip(startup._TORCHRUN, ("3", "17", "127.0.0.1", "0"), strict=True):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(worldline.RendezvousTimeout):
+        worldline.init(ranks=[3], timeout=1)
+    assert met
 
 
 def test_triton_imported_for_compiling_is_a_named_error() -> None:

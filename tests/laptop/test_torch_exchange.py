@@ -34,6 +34,15 @@ class Exchange:
         return [store.get(key) for key in keys]
 
 
+def test_a_meeting_leaves_no_keys() -> None:
+    shared = HashStore()
+    exchange = ExchangeStore(PrefixStore("world", shared), SECONDS)
+    Exchange().gather(PrefixStore("group", exchange), 0, 1, b"x")
+    assert shared.num_keys() == 1
+    exchange.forget()
+    assert shared.num_keys() == 0
+
+
 @contextmanager
 def meeting(shared: Store, world: str, seconds: float = SECONDS) -> Iterator[Store]:
     """Give the store of one meeting, reached through torch's C++ as torch reaches it."""

@@ -121,8 +121,8 @@ BUGS = {
     ),
     "dead_lane_not_noticed_at_entry": Bug(
         "overlap.cuh",
-        "if (!entered_alive && block_index() == 0)",
-        "if (false && !entered_alive)",
+        "if (!alive) give_notice(lane);",
+        "(void)alive;",
         "overlap",
         60,
     ),
