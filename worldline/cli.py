@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from worldline import bench_command, doctor, explain_command
 from worldline._version import __version__
 from worldline.demo import run as demo
-from worldline.failures import own_error
+from worldline.failures import last_line, own_error
 from worldline.primitives.errors import RankFailed, WorldlineError
 
 
@@ -44,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except WorldlineError as error:
+        # Ctrl-C reaches the ranks too, and Python may lose this process's own: in a finaliser, say.
+        if isinstance(error, RankFailed) and last_line(error.reason) == "KeyboardInterrupt":
+            return 130
         print(f"worldline {args.command}: {_describe(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -105,6 +105,18 @@ def test_any_other_failure_of_a_rank_is_shown_whole(
     assert "ZeroDivisionError: a bug" in printed
 
 
+def interrupted(world: Any, *args: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_rank_that_was_interrupted_interrupts_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_command, "_rank", interrupted)
+    assert cli.main(["bench", "all-reduce", "--ranks", "1"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def grandchildren(pid: int) -> list[str]:
     """Return the processes that the children of a process have started."""
 
