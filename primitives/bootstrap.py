@@ -64,7 +64,7 @@ class Rendezvous:
         RendezvousTimeout
             Naming the ranks that did not come.
         """
-        wait = _Wait(self.store, what, self.timeout if timeout is None else timeout)
+        wait = Wait(self.store, what, self.timeout if timeout is None else timeout)
         here = [f"{self.root}/here/{rank}" for rank in range(self.size)]
         # Stays after a failure: who came and gave up is not among those that did not come.
         self.store.set(here[self.rank], "")
@@ -75,7 +75,7 @@ class Rendezvous:
             for name in ("left", "go", *range(self.size)):
                 self.store.delete_key(f"{self.prefix}/{name}")
 
-    def _lead(self, wait: _Wait) -> str:
+    def _lead(self, wait: Wait) -> str:
         announced, token = f"{self.root}/token", secrets.token_hex(8)
         signatures = [f"{self.root}/{token}/{rank}" for rank in range(self.size)]
         self.store.set(signatures[0], "")
@@ -88,7 +88,7 @@ class Rendezvous:
         self.store.set(f"{self.root}/{token}/go", "")
         return token
 
-    def _follow(self, wait: _Wait, here: list[str]) -> str:
+    def _follow(self, wait: Wait, here: list[str]) -> str:
         announced, signed = f"{self.root}/token", ""
         while True:
             if signed and wait.has(f"{self.root}/{signed}/go"):
@@ -127,7 +127,7 @@ class Rendezvous:
         RendezvousTimeout
             Naming the ranks that did not come.
         """
-        wait = _Wait(self.store, what, self.timeout if timeout is None else timeout)
+        wait = Wait(self.store, what, self.timeout if timeout is None else timeout)
         self._meetings += 1
         root = f"{self.prefix}/{self._meetings}"
         keys = [f"{root}/{rank}" for rank in range(self.size)]
@@ -144,7 +144,7 @@ class Rendezvous:
         self.gather(what, None, timeout)
 
 
-class _Wait:
+class Wait:
     """A wait for keys of a store, bounded in time.
 
     It looks again and again: the store's own wait cannot watch several things, and writes its

@@ -66,8 +66,9 @@ class DeviceArena:
 
     def look(self) -> None:
         """Read the dead word: a rank that launches nothing gets no notice of its peers' ends."""
-        # In this order: a kernel that kills the lane meanwhile gives notice last.
-        self._noticed.value = 0
+        if self._noticed.value and not self.read(self._rank, DEAD, 1)[0]:
+            # A kernel of before a recovery gave it. One that kills the lane now gives notice last.
+            self._noticed.value = 0
         if self.read(self._rank, DEAD, 1)[0]:
             self._noticed.value = 1
 

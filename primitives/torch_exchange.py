@@ -7,15 +7,13 @@ numbers count from the world's first exchange, which is the same on all its rank
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 
 from torch.distributed import Store
 
+from worldline.primitives.bootstrap import Wait
 from worldline.primitives.errors import RendezvousTimeout
-
-_POLL_SECONDS = 0.002
 
 
 class ExchangeStore(Store):
@@ -52,13 +50,12 @@ class ExchangeStore(Store):
         RendezvousTimeout
             Naming the rank whose key did not come.
         """
-        until = time.monotonic() + self._seconds
+        wait = Wait(self._store, "torch's exchange of memory", self._seconds)
         for key in keys:
-            while not self._store.check([self._own(key)]):
-                if time.monotonic() >= until:
+            while not wait.has(self._own(key)):
+                if wait.over():
                     rank = int(key.rpartition("/")[2])
-                    raise RendezvousTimeout("torch's exchange of memory", [rank], self._seconds)
-                time.sleep(_POLL_SECONDS)
+                    raise RendezvousTimeout(wait.what, [rank], wait.seconds)
 
     def forget(self) -> None:
         """Delete what this rank has set, once every rank's meeting is over."""

@@ -27,6 +27,7 @@ WORD_STORE = opcode(r"STG\.E\.STRONG\.SYS")
 ITEM_STORE = opcode(r"STG\.E(\.64|\.U16)?")
 ITEM_LOAD = opcode(r"LDG\.E(\.64|\.U16)?")
 MEMORY = opcode(r"(LD|LDG|ST|STG|ATOM|ATOMG|RED)\b.*")
+BRANCH = opcode(r"BRA\b.*")
 RETURN = opcode(r"RET\b.*")
 POLLS = 4
 """Of a slot, between two looks at the count."""
@@ -226,7 +227,7 @@ def launches_depend(build: CudaBuild) -> list[str]:
     if build.case.module.arch < 90:
         return _lines("not before sm_90", flow, [*waits, *launches])
     # The wait is under a predicate that always holds; ptxas may make it a branch.
-    around = [i for i in flow.live if set(waits) & set(flow.successors[i]) and flow.code[i].guard]
+    around = [i for i in flow.find(BRANCH) if set(waits) & set(flow.successors[i])]
     before = flow.after([0], [*waits, *around]) | {0}
     sends, first = set(flow.find(_sends)), build.case.peers
     second = (build.case.shots - 1) * build.case.peers
@@ -246,13 +247,10 @@ def nothing_is_computed_after_the_wait(build: CudaBuild) -> list[str]:
     flow = build.flow
     if build.case.module.arch < 90:
         return []
-    reached = frozenset[int]()
-    for wait in flow.find(WAIT_FOR_PREDECESSOR):
-        reached |= flow.after([wait], flow.find(WORD_LOAD))
-    first = min(flow.find(WORD_LOAD))
-    between = [i for i in reached if i < first]
-    most = 8
-    return [f"{len(between)} instructions, not {most}"] if len(between) > most else []
+    loads, most = flow.find(WORD_LOAD), 8
+    reached = flow.after(flow.find(WAIT_FOR_PREDECESSOR), loads)
+    between = sum(i < min(loads) for i in reached)
+    return [f"{between} instructions, not {most}"] if between > most else []
 
 
 CUDA_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
