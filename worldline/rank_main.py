@@ -49,7 +49,6 @@ def main(
     """
     torch.set_num_threads(1)
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Not over the server's: what has been unset since it started must go.
     os.environ.clear()
     os.environ.update(environment)
@@ -78,8 +77,13 @@ def main(
 
 
 def _be_rank(provider: str, work: bytes, rank: int, size: int, port: int, writer: Any) -> None:
-    """Make the world, run the function, send what came of it."""
+    """Make the world, run the function, send what came of it.
+
+    Ctrl-C is ignored before and after (``worldline.preload``); here it is an outcome, never a
+    traceback on the screen. Ranks that are threads do not hear it; the spawning process ends them.
+    """
     try:
+        _hear_interrupts(signal.default_int_handler)
         fn, args, options = pickle.loads(work)
         if "deadline" in options:
             options["timeout"] = options.pop("deadline")
@@ -87,10 +91,18 @@ def _be_rank(provider: str, work: bytes, rank: int, size: int, port: int, writer
         set_launcher(Launcher(store, rank, size), whole_process=provider != "loopback")
         with _place(provider, rank), init(**options) as world:
             message = pickle.dumps((fn(world, *args), None))
+        _hear_interrupts(signal.SIG_IGN)
     except BaseException:
+        _hear_interrupts(signal.SIG_IGN)
         message = pickle.dumps((None, traceback.format_exc()))
     writer.send_bytes(message)
     writer.close()
+
+
+def _hear_interrupts(handler: Any) -> None:
+    """Set what Ctrl-C does, in the only thread that may."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 def _place(provider: str, rank: int) -> AbstractContextManager[Any]:

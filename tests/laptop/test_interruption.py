@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed import TCPStore
 
 import worldline
+from worldline import rank_main
 from worldline.kernels.registry import algorithms
 from worldline.primitives import memory_host
-from worldline.rank_server import _running_server, stop_rank_server
+from worldline.rank_server import RankProcess, _running_server, stop_rank_server
 
 NAMES = tuple(row.name for row in algorithms("all_reduce", "cpu"))
 
@@ -150,6 +155,62 @@ def test_ctrl_c_does_not_reach_a_server_that_is_starting(capfd: pytest.CaptureFi
     again: int = _running_server(interpreted=True)._forkserver_pid  # type: ignore[attr-defined]
     assert again == process
     assert capfd.readouterr().err == ""
+
+
+class Environment(dict[str, str]):
+    """An environment that is read while Ctrl-C comes."""
+
+    def keys(self) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().keys()
+
+
+class Writer:
+    """A rank's way back, used while Ctrl-C comes."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def send_bytes(self, message: bytes) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        self.inner.send_bytes(message)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def interrupt_itself(world: Any) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def nothing(world: Any) -> str:
+    return "done"
+
+
+@pytest.mark.parametrize("fn", [nothing, interrupt_itself])
+def test_ctrl_c_is_an_outcome_or_ignored(
+    fn: Callable[[Any], Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    work = pickle.dumps((fn, (), {"provider": "host"}))
+    process = RankProcess(
+        True,
+        target=rank_main.main,
+        args=(Environment(os.environ), "host", work, 1, store.port, {0: Writer(writer)}),
+        daemon=True,
+    )
+    process.start()
+    writer.close()
+    value, failure = pickle.loads(reader.recv_bytes())
+    process.join()
+    assert (value, process.exitcode, capfd.readouterr().err) == (
+        ("done" if fn is nothing else None),
+        0,
+        "",
+    )
+    assert (failure is None) == (fn is nothing)
+    assert failure is None or failure.endswith("KeyboardInterrupt\n")
 
 
 def linger(world: Any, folder: str) -> None:
