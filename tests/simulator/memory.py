@@ -10,13 +10,17 @@ A program is many threads, of which the interpreter shows one. So a release or a
 what other threads of the program did only across a block barrier: a release publishes the stores
 issued before the last barrier, and what an acquire learned counts from the next barrier on.
 
+A kernel's end promises its stores to the kernels that follow on its rank, and to nobody else. Those
+still under way stay so, as the rank's *past*: later kernels of the rank see them as done, and their
+fences and releases cover them, but a peer may see later relaxed stores first.
+
 Nothing here knows Triton: locations are offsets, values are integers.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +35,7 @@ class ProtocolError(AssertionError):
 
 @dataclass(slots=True)
 class Pending:
-    """A store that no other program sees yet."""
+    """A store that is not visible yet."""
 
     value: int
     view: View
@@ -39,17 +43,25 @@ class Pending:
 
 
 @dataclass
-class Observer:
-    """What one program knows of the memory, and its stores under way."""
+class Writer:
+    """Stores under way, by location, and the floors of who issued them."""
 
     floors: View = field(default_factory=dict)
+    buffer: dict[int, list[Pending]] = field(default_factory=dict)
+
+
+@dataclass
+class Observer(Writer):
+    """What one program knows of the memory, and its stores under way."""
+
+    past: Writer = field(default_factory=Writer)
+    """The rank's ended kernels, as one: their floors hold here, their stores come first."""
     published: View = field(default_factory=dict)
     """Floors at the last fence: relaxed stores carry them."""
     heard: dict[int, View] = field(default_factory=dict)
     """Views that relaxed loads met: they count from a fence or the kernel's end on."""
     acquired: list[View] = field(default_factory=list)
     """Views that acquiring loads met: they count from the next block barrier on."""
-    buffer: dict[int, list[Pending]] = field(default_factory=dict)
     read_by_all: set[int] = field(default_factory=set)
     """Locations that every thread has loaded since the last block barrier."""
     stale: bool = False
@@ -101,12 +113,13 @@ class Memory:
         """Read one of the values that the program may see."""
         if by_all:
             who.read_by_all.add(location)
-        if location in who.buffer:
-            return who.buffer[location][-1].value
+        for writer in (who, who.past):
+            if location in writer.buffer:
+                return writer.buffer[location][-1].value
         history = self._versions(location, width)
         newest = len(history) - 1
         index = newest
-        floor = who.floors.get(location, 0)
+        floor = max(who.floors.get(location, 0), who.past.floors.get(location, 0))
         if floor < newest and self._rng.random() >= self._freshness:
             index = self._rng.randint(floor, newest)
             who.stale |= index < newest
@@ -114,6 +127,7 @@ class Memory:
 
     def add(self, who: Observer, location: int, width: int, value: int, *, acquire: bool) -> int:
         """Add atomically; returns the old value, which is always the newest."""
+        self._commit_location(who.past, location)
         self._commit_location(who, location)
         newest = len(self._versions(location, width)) - 1
         old = self._take(who, location, newest, acquire)
@@ -128,21 +142,21 @@ class Memory:
         who.buffer.setdefault(location, []).append(Pending(value, who.published))
 
     def release(self, who: Observer, location: int, width: int, value: int) -> None:
-        """Publish, by one thread: covers the stores before the last block barrier."""
+        """Publish, by one thread: covers the past and the stores before the last block barrier."""
         self._check_race(who, location)
-        self._commit(who, lambda pending: pending.covered)
+        self._commit_covered(who)
         self._commit_location(who, location)
         self._versions(location, width)
-        view = dict(who.floors)
+        view = self._known(who)
         join(view, who.acquired)
         self._append(who, location, value, view)
 
     def fence(self, who: Observer) -> None:
-        """Fence by every thread: covers what the block stored before its last barrier."""
-        self._commit(who, lambda pending: pending.covered)
+        """Fence by every thread: covers the past and the stores before the last block barrier."""
+        self._commit_covered(who)
         who.acquired.extend(who.heard.values())
         who.heard.clear()
-        who.published = dict(who.floors)
+        who.published = self._known(who)
 
     def barrier(self, who: Observer) -> None:
         """Block barrier: what one thread has done or learned holds for all."""
@@ -153,23 +167,29 @@ class Memory:
         who.acquired.clear()
         who.read_by_all.clear()
 
-    def pending(self, who: Observer) -> dict[int, list[int]]:
-        """List the locations of the program's stores under way, by arena."""
-        links: dict[int, list[int]] = {}
-        for location in who.buffer:
-            links.setdefault(location // self._stride, []).append(location)
-        return links
+    def arenas(self, writer: Writer) -> set[int]:
+        """Return the arenas to which a writer has stores under way."""
+        return {location // self._stride for location in writer.buffer}
+
+    def pending(self, writer: Writer, arena: int) -> list[int]:
+        """List the locations of a writer's stores under way to an arena."""
+        return [location for location in writer.buffer if location // self._stride == arena]
 
     def drain(self, who: Observer, location: int) -> None:
-        """Let the oldest store to a location become visible."""
-        self._commit_first(who, location)
+        """Let the oldest store to a location become visible: the past's, where it has one."""
+        self._commit_first(who.past if location in who.past.buffer else who, location)
 
-    def finish(self, who: Observer) -> View:
-        """End of the kernel: all stores are visible; returns what the next kernel knows."""
-        self._commit(who, lambda pending: True)
-        join(who.floors, who.acquired)
-        join(who.floors, who.heard.values())
-        return who.floors
+    def finish(self, who: Observer) -> None:
+        """End of the program's kernel: what it did and learned is its rank's past."""
+        self.barrier(who)  # the end of all threads covers what each has done
+        join(who.past.floors, (who.floors, *who.heard.values()))
+        for location, stores in who.buffer.items():
+            who.past.buffer.setdefault(location, []).extend(stores)
+
+    def _known(self, who: Observer) -> View:
+        known = dict(who.past.floors)
+        join(known, [who.floors])
+        return known
 
     def _versions(self, location: int, width: int) -> list[tuple[int, View]]:
         history = self._history.get(location)
@@ -199,26 +219,27 @@ class Memory:
                 "a load by all threads, of which some may come late"
             )
 
-    def _commit(self, who: Observer, which: Callable[[Pending], bool]) -> None:
-        for location in list(who.buffer):
-            while location in who.buffer and which(who.buffer[location][0]):
-                self._commit_first(who, location)
+    def _commit_covered(self, who: Observer) -> None:
+        for writer in (who.past, who):
+            for location in list(writer.buffer):
+                while location in writer.buffer and writer.buffer[location][0].covered:
+                    self._commit_first(writer, location)
 
-    def _commit_location(self, who: Observer, location: int) -> None:
-        while location in who.buffer:
-            self._commit_first(who, location)
+    def _commit_location(self, writer: Writer, location: int) -> None:
+        while location in writer.buffer:
+            self._commit_first(writer, location)
 
-    def _commit_first(self, who: Observer, location: int) -> None:
-        stores = who.buffer[location]
+    def _commit_first(self, writer: Writer, location: int) -> None:
+        stores = writer.buffer[location]
         pending = stores.pop(0)
         if not stores:
-            del who.buffer[location]
-        self._append(who, location, pending.value, pending.view)
+            del writer.buffer[location]
+        self._append(writer, location, pending.value, pending.view)
 
-    def _append(self, who: Observer, location: int, value: int, view: View) -> None:
+    def _append(self, writer: Writer, location: int, value: int, view: View) -> None:
         width = self._width[location]
         history = self._history[location]
         history.append((value, view))
-        who.floors[location] = len(history) - 1
+        writer.floors[location] = len(history) - 1
         self._words[width][location // width] = value
         self.commits[location // self._stride] += 1

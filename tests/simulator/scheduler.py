@@ -1,9 +1,9 @@
 """Streams of kernels on greenlets: every rank x program is one, a seed orders them all.
 
 A rank's kernel starts when all programs of its predecessor have ended, as on a stream. Programs
-give way at their memory operations; in between, buffered stores become visible. A program that
-waits sleeps until something new became visible in its rank's arena, so a hang is found exactly:
-nobody can run and no store is under way.
+give way at their memory operations; in between, buffered stores become visible, those of ended
+kernels too. A program that waits sleeps until something new became visible in its rank's arena, so
+a hang is found exactly: nobody can run and no store is under way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import greenlet
 
-from tests.simulator.memory import Memory, Observer, ProtocolError, View, join
+from tests.simulator.memory import Memory, Observer, ProtocolError
 
 _MAX_STEPS = 2_000_000
 _NS_PER_STEP = 1000
@@ -71,8 +71,10 @@ class Scheduler:
     def __init__(self, memory: Memory, rng: random.Random, streams: list[list[Launch]]) -> None:
         self.memory, self.rng = memory, rng
         self._queues = [deque(enumerate(stream)) for stream in streams]
-        self._ended: list[View] = [{} for _ in streams]
+        self._pasts = [Observer() for _ in streams]
         self._running: list[list[Program]] = [[] for _ in streams]
+        # Of programs that ended before others of their kernel: to those they are no past.
+        self._ended: list[list[Observer]] = [[] for _ in streams]
         self.current: Program | None = None
         self.steps = 0
         # Characters differ by seed: who is slow, how often tasks switch, how long stores linger.
@@ -103,6 +105,9 @@ class Scheduler:
                 self._start_next(rank)
             while any(self._running):
                 self._step(resume)
+            # The host waits for all devices, and sees what they did.
+            for past in self._pasts:
+                self.memory.fence(past)
         finally:
             self._abandon()
 
@@ -136,18 +141,17 @@ class Scheduler:
         if not self._queues[rank]:
             return
         number, launch = self._queues[rank].popleft()
-        # A copy: stores under way carry the old one.
-        known = dict(self._ended[rank])
         for block in range(launch.grid):
             pace = self._pace[rank] * self.rng.choice((1.0, 1.0, 0.01))
-            program = Program(rank, block, launch, number, Observer(dict(known), known), pace)
+            observer = Observer(past=self._pasts[rank])
+            program = Program(rank, block, launch, number, observer, pace)
             program.task = greenlet.greenlet(launch.body)
             self._running[rank].append(program)
 
     def _step(self, resume: Callable[[Program], None]) -> None:
         programs = [program for rank in self._running for program in rank]
         ready = [program for program in programs if self._awake(program)]
-        storing = [program for program in programs if program.observer.buffer]
+        storing = self._storing()
         busy = [program for program in ready if not program.asleep]
         if storing and self.rng.random() < (self._drain if busy else self._patience):
             self._drain_some(storing, hurry=not ready)
@@ -162,15 +166,29 @@ class Scheduler:
         if ready:
             self._go_on(self._choose(ready), resume)
 
-    def _drain_some(self, storing: list[Program], *, hurry: bool) -> None:
+    def _storing(self) -> list[tuple[int, Observer]]:
+        """List who has stores under way, with their ranks."""
+        return [
+            (rank, observer)
+            for rank, running in enumerate(self._running)
+            for observer in (
+                self._pasts[rank],
+                *self._ended[rank],
+                *(program.observer for program in running),
+            )
+            if observer.buffer
+        ]
+
+    def _drain_some(self, storing: list[tuple[int, Observer]], *, hurry: bool) -> None:
         """Let stores to one arena become visible: each link has a pace of its own."""
         links = [
-            (self._links[program.rank][arena], program.observer, locations)
-            for program in storing
-            for arena, locations in self.memory.pending(program.observer).items()
+            (self._links[rank][arena], observer, arena)
+            for rank, observer in storing
+            for arena in self.memory.arenas(observer)
         ]
-        pace, observer, locations = self.rng.choices(links, [link[0] for link in links])[0]
+        pace, observer, arena = self.rng.choices(links, [link[0] for link in links])[0]
         if hurry or self.rng.random() < pace:
+            locations = self.memory.pending(observer, arena)
             count = self.rng.choice((1, len(locations) // 4 + 1, len(locations)))
             for location in self.rng.sample(locations, count):
                 self.memory.drain(observer, location)
@@ -196,9 +214,12 @@ class Scheduler:
         self.current = None
         if program.task.dead:
             rank = program.rank
-            join(self._ended[rank], [self.memory.finish(program.observer)])
             self._running[rank].remove(program)
+            self._ended[rank].append(program.observer)
             if not self._running[rank]:
+                for observer in self._ended[rank]:
+                    self.memory.finish(observer)
+                self._ended[rank].clear()
                 self._start_next(rank)
 
     def _abandon(self) -> None:
