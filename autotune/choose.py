@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
+from worldline.kernels.protocols import LL
 from worldline.kernels.registry import (
     ALGORITHMS,
     Algorithm,
@@ -111,5 +112,5 @@ def _by_size(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
         f"{'any size' if bound == _ALWAYS else f'{bound} bytes'} with {ranks} "
         "(no measured table)"
     )
-    rows = [row for row in able if row.protocol == "ll" and row.shots == shots]
+    rows = [row for row in able if row.protocol is LL and row.shots == shots]
     return (rows or able)[0], why

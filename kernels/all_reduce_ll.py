@@ -20,19 +20,11 @@ from worldline.primitives.ll import ll_recv, ll_send
 from worldline.primitives.memory_ops import address
 from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
 from worldline.primitives.overlap import enter_lane, leave_lane
-from worldline.primitives.vectors import load_item, store_item
+from worldline.primitives.vectors import items_of_share, load_item, store_item
 
 LL = tl.constexpr(layout.LL)
 SLOT = tl.constexpr(layout.SLOT)
 OPERATION = tl.constexpr(layout.OPERATIONS.index("all_reduce"))
-
-
-@device_function
-def _share(owner, items, share, index, first):
-    """Say which of the ``index``-th items of a share hold data, and which are exchanged."""
-    size = tl.minimum(share, items - owner * share)
-    valid = index < size
-    return valid, valid | (index == first)
 
 
 @device_function
@@ -197,7 +189,7 @@ def all_reduce_ll_two_shot(
         index = (start + lane).to(tl.int64)
         for step in tl.static_range(1, WORLD):
             owner = (RANK + step) % WORLD
-            valid, exchanged = _share(owner, items, share, index, block * BLOCK)
+            valid, exchanged = items_of_share(owner, items, share, index, block * BLOCK)
             data0, data1 = load_item(source, owner * share + index, count, valid, DTYPE, WIDE)
             slot = RANK * (HALF // SLOT // 2 // WORLD) + index
             ll_send(
@@ -212,7 +204,7 @@ def all_reduce_ll_two_shot(
 
     for start in range(block * BLOCK, share, grid * BLOCK):
         index = (start + lane).to(tl.int64)
-        valid, exchanged = _share(RANK, items, share, index, block * BLOCK)
+        valid, exchanged = items_of_share(RANK, items, share, index, block * BLOCK)
         own0, own1 = load_item(source, RANK * share + index, count, valid, DTYPE, WIDE)
         word0, word1, alive = _reduce(
             own0,
@@ -242,7 +234,7 @@ def all_reduce_ll_two_shot(
         index = (start + lane).to(tl.int64)
         for step in tl.static_range(1, WORLD):
             owner = (RANK + step) % WORLD
-            valid, exchanged = _share(owner, items, share, index, block * BLOCK)
+            valid, exchanged = items_of_share(owner, items, share, index, block * BLOCK)
             slot = owner * (HALF // SLOT // 2 // WORLD) + index
             word0, word1, alive = ll_recv(
                 arena + gathered + slot * SLOT,

@@ -17,10 +17,10 @@ from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import ITEM, SLOT
+from worldline.primitives.layout import SLOT
 from worldline.primitives.nvrtc import REGISTERS
 
-SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce_ll.cu"
+SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce.cu"
 ENTRIES = tuple(row.kernel for row in ALGORITHMS if row.backend == "cuda")
 
 
@@ -38,7 +38,7 @@ class _Lane(ctypes.Structure):
 
 
 class AllReduce(ctypes.Structure):
-    """``struct AllReduce`` of all_reduce_ll.cuh."""
+    """``struct AllReduce`` of exchange.cuh."""
 
     _fields_ = (
         ("lane", _Lane),
@@ -47,7 +47,8 @@ class AllReduce(ctypes.Structure):
         ("count", ctypes.c_uint64),
         ("items", ctypes.c_uint64),
         ("share", ctypes.c_uint64),
-        ("half", ctypes.c_uint64),
+        ("region", ctypes.c_uint64),
+        ("buffer", ctypes.c_uint64),
         ("stride", ctypes.c_uint64),
         ("launch_point", ctypes.c_uint32),
     )
@@ -185,8 +186,8 @@ class CudaPlan:
         most = largest_grid(algorithm, shape, lane.provider)
         for offset, count, blocks in chunks(algorithm, request, lane.arena.layout, shape, most):
             arguments = _arguments(algorithm, request, lane, count, shape)
-            loops = algorithm.items(arguments.items, lane.size) > blocks * shape.block
-            whole = count % request.per_slot == 0
+            loops = algorithm.items(request, count) > blocks * shape.block
+            whole = count % algorithm.per_item(request) == 0
             self._launches.append(
                 _Prepared(
                     offset,
@@ -196,9 +197,10 @@ class CudaPlan:
                         cuda.function(algorithm.kernel, request.dtype, False, loops),
                         cuda.function(algorithm.kernel, request.dtype, whole, loops),
                     ),
-                    _config(blocks, shape.block, cuda.dependent_launch),
+                    _config(blocks, algorithm.threads(shape), cuda.dependent_launch),
                 )
             )
+        self._item = algorithm.protocol.item
         self._context = cuda.context
         self._stream = -1
 
@@ -216,7 +218,7 @@ class CudaPlan:
         for offset, arguments, parameters, functions, config in self._launches:
             read, write = source + offset, target + offset
             arguments.source, arguments.target = read, write
-            function = functions[(read | write) % ITEM == 0]
+            function = functions[(read | write) % self._item == 0]
             address = ctypes.addressof(parameters)
             (status,) = cuda_driver.driver.cuLaunchKernelEx(config, function, address, 0)
             if status:
@@ -237,11 +239,12 @@ def _arguments(
     arguments.lane.limit_ns, arguments.lane.notice = lane.limit_ns, lane.arena.notice
     arguments.lane.rank, arguments.lane.world = lane.rank, lane.size
     arguments.lane.operation = layout.OPERATIONS.index(request.collective)
-    half = lane.arena.layout.half
-    arguments.count, arguments.half = count, half
-    arguments.items = -(-count // request.per_slot)
+    arguments.region = algorithm.protocol.region(lane.arena.layout)
+    arguments.buffer = algorithm.protocol.buffer(lane.arena.layout)
+    arguments.count = count
+    arguments.items = -(-count // algorithm.per_item(request))
     arguments.share = -(-arguments.items // lane.size)
-    arguments.stride = half // SLOT // algorithm.shots // lane.size
+    arguments.stride = arguments.buffer // SLOT // algorithm.shots // lane.size
     arguments.launch_point = shape.launch_point
     return arguments
 

@@ -39,7 +39,7 @@ class TritonPlan:
     def __init__(self, algorithm: Algorithm, request: Request, lane: Lane, shape: Launch) -> None:
         self._kernel = algorithm.load()
         self._lane = lane
-        self._per_slot = request.per_slot
+        self._per_item = ITEM // request.dtype.itemsize
         most = largest_grid(algorithm, shape, lane.provider)
         self._chunks = chunks(algorithm, request, lane.arena.layout, shape, most)
         self._constants = {
@@ -48,7 +48,7 @@ class TritonPlan:
             "DTYPE": DTYPES[request.dtype],
             "BLOCK": shape.block,
             **COMPILE,
-            **algorithm.constants(lane.arena.layout),
+            **algorithm.protocol.constants(lane.arena.layout),
         }
 
     def load(self) -> None:
@@ -63,7 +63,7 @@ class TritonPlan:
         lane = self._lane
         for offset, count, grid in self._chunks:
             read, write = source + offset, target + offset
-            wide = (read | write) % ITEM == 0 and count % self._per_slot == 0
+            wide = (read | write) % ITEM == 0 and count % self._per_item == 0
             args = (read, write, lane.arena.table, count, lane.limit_ns)
             lane.provider.launch(self._kernel, grid, args, WIDE=int(wide), **self._constants)
 
@@ -96,7 +96,7 @@ def largest_grid(algorithm: Algorithm, shape: Launch, provider: Provider) -> int
         return provider.largest_grid(THREADS, REGISTERS)
     from worldline.primitives.nvrtc import REGISTERS as OF_CUDA
 
-    return provider.largest_grid(shape.block, OF_CUDA)
+    return provider.largest_grid(algorithm.threads(shape), OF_CUDA)
 
 
 def plan(

@@ -7,15 +7,15 @@ module is named, not imported: Triton's mode must be settled first.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from worldline.kernels.protocols import BARRIER, LL, SENTINEL, WARP, Protocol
 from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
-from worldline.primitives.layout import ITEM, MAX_BLOCKS, SLOT, THREADS, ArenaLayout
+from worldline.primitives.layout import MAX_BLOCKS, SLOT, THREADS, ArenaLayout
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
@@ -23,6 +23,11 @@ DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 MAX_BLOCK = 1 << 16
 MAX_THREADS = 512
+
+
+def _largest_power(most: int) -> int:
+    """Return the largest power of two up to a number."""
+    return 1 << (most.bit_length() - 1)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -58,11 +63,6 @@ class Request:
     device_type: str
 
     @property
-    def per_slot(self) -> int:
-        """Elements in the 8 data bytes of a slot."""
-        return 8 // self.dtype.itemsize
-
-    @property
     def nbytes(self) -> int:
         """Bytes of each rank's input."""
         return self.count * self.dtype.itemsize
@@ -75,7 +75,7 @@ class Launch:
     Parameters
     ----------
     block : int
-        Items of 8 bytes to a program and pass; a power of two, at most 65536.
+        Items (what a slot holds) to a program and pass; a power of two, at most 65536.
     grid : int
         Programs at most; fewer are started where there is less work.
     launch_point : int
@@ -103,8 +103,8 @@ class Algorithm:
     ----------
     name, collective : str
         Its name and its collective.
-    protocol : str
-        ``"ll"`` or ``"barrier"``.
+    protocol : Protocol
+        How its data travels.
     shots : int
         Times that data crosses the link one after another.
     determinism : str
@@ -113,32 +113,25 @@ class Algorithm:
         ``"triton"``, which the CPU can interpret, or ``"cuda"``.
     kernel : str
         ``module:function`` of a Triton kernel, or the entry point of a CUDA one.
-    capacity : callable
-        Bytes of input that one launch takes, from the layout; more is done in chunks.
-    items : callable
-        Items of 8 bytes that a launch shares among its programs, from their total and the world.
-    constants : callable
-        A Triton kernel's constants that depend on the layout.
     summary : str
         One line for people.
     """
 
     name: str
     collective: str
-    protocol: str
+    protocol: Protocol
     shots: int
     determinism: str
     backend: str
     kernel: str
-    capacity: Callable[[ArenaLayout], int]
-    items: Callable[[int, int], int]
-    constants: Callable[[ArenaLayout], dict[str, int]]
     summary: str
 
     def supports(self, request: Request) -> str | None:
         """Return None if it can serve a request, else the reason why not."""
         if request.collective != self.collective:
             return f"it is a {self.collective}"
+        if self.protocol is SENTINEL and not request.dtype.is_floating_point:
+            return "an integer can be any pattern, so none is left to mark what is empty"
         if request.dtype not in DTYPES:
             known = ", ".join(dtype_name(dtype) for dtype in DTYPES)
             return f"dtype {request.dtype} is not one of {known}"
@@ -157,30 +150,57 @@ class Algorithm:
         if request.device_type == "cpu":
             return None
         if self.backend == "cuda":
-            if launch.block % 32 or launch.block > MAX_THREADS:
-                return f"must be 32 to {MAX_THREADS} for {self.name}, whose items are threads"
+            most = _largest_power(MAX_THREADS - self.protocol.helpers)
+            if not WARP <= launch.block <= most:
+                return f"must be {WARP} to {most} for {self.name}, whose items are threads"
         elif launch.block < THREADS:
             # Narrower than its threads, a block's warps would each reduce a copy and could differ.
             return f"must be at least {THREADS} for {self.name} on a GPU"
         return None
 
+    def capacity(self, layout: ArenaLayout) -> int:
+        """Bytes of input that one launch takes; more is done in chunks."""
+        buffer, world = self.protocol.buffer(layout), layout.world_size
+        if self.protocol is BARRIER:
+            return buffer
+        share = buffer // SLOT // self.shots // world
+        return share * (1 if self.shots == 1 else world) * self.protocol.item
+
+    def per_item(self, request: Request) -> int:
+        """Elements in the data bytes of a slot."""
+        return self.protocol.item // request.dtype.itemsize
+
+    def items(self, request: Request, count: int) -> int:
+        """Items that a launch on ``count`` elements shares among its programs."""
+        items = -(-count // self.per_item(request))
+        return items if self.shots == 1 else -(-items // request.world_size)
+
+    def threads(self, launch: Launch) -> int:
+        """Threads of a CUDA kernel's block: one to an item of a pass, and those that help."""
+        return launch.block + self.protocol.helpers
+
     def scratch_bytes(self, request: Request, layout: ArenaLayout) -> int:
         """Bytes of the arena that a call touches on each rank."""
         data = min(request.nbytes, self.capacity(layout))
-        if self.protocol == "ll":
-            return 2 * data * (request.world_size if self.shots == 1 else 2)
-        return data
+        if self.protocol is BARRIER:
+            return data
+        sources = request.world_size if self.shots == 1 else 2
+        return data * sources * SLOT // self.protocol.item
 
     def launches(self, request: Request) -> tuple[Launch, ...]:
         """List launch shapes worth trying, the default first."""
-        items = max(1, self.items(-(-request.count // request.per_slot), request.world_size))
+        items = max(1, self.items(request, request.count))
         if request.device_type == "cpu":
             # The interpreter's cost is one of operations, not of elements: one program if it fits.
             block = min(8192, max(16, 1 << (items - 1).bit_length()))
             return (Launch(block, min(MAX_BLOCKS, -(-items // block))),)
         # From 1 to 64 KB on two H200s, 128 threads are the best of a CUDA kernel's, by up to 3 %.
-        blocks = (128, 256, 512) if self.backend == "triton" else (128, 256, 64, 512)
-        return tuple(Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in blocks)
+        blocks: tuple[int, ...] = (128, 256, 64, 512)
+        if self.backend == "triton":
+            # More would not stay in the registers of its 128 threads.
+            blocks = tuple(block for block in (128, 256, 512) if block * self.protocol.item <= 4096)
+        shapes = (Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in blocks)
+        return tuple(shape for shape in shapes if self.refuses(request, shape) is None)
 
     def variant(self, request: Request, launch: Launch) -> tuple[Any, ...]:
         """Name what a call needs to have loaded."""
@@ -194,90 +214,101 @@ class Algorithm:
         return getattr(importlib.import_module(module), function)
 
 
-def _one_shot_capacity(layout: ArenaLayout) -> int:
-    return layout.half // SLOT // layout.world_size * 8
-
-
-def _two_shot_capacity(layout: ArenaLayout) -> int:
-    return layout.half // SLOT // 2 // layout.world_size * layout.world_size * 8
-
-
-def _ll(
-    name: str,
-    shots: int,
-    backend: str,
-    kernel: str,
-    summary: str,
-    constants: Callable[[ArenaLayout], dict[str, int]],
+def _row(
+    collective: str, protocol: Protocol, shots: int, backend: str, kernel: str, summary: str
 ) -> Algorithm:
-    """Make the row of an LL all-reduce: what its shots say is the same for every kernel."""
+    """Make a row whose name is that of its protocol, shots and backend."""
     return Algorithm(
-        name=name,
-        collective="all_reduce",
-        protocol="ll",
+        name=f"{protocol.name}_{('one', 'two')[shots - 1]}_shot{'_cuda' * (backend == 'cuda')}",
+        collective=collective,
+        protocol=protocol,
         shots=shots,
         determinism="bitwise",
         backend=backend,
         kernel=kernel,
-        capacity=_one_shot_capacity if shots == 1 else _two_shot_capacity,
-        items=lambda items, world: items if shots == 1 else -(-items // world),
-        constants=constants,
         summary=summary,
     )
 
 
 ALGORITHMS: tuple[Algorithm, ...] = (
-    _ll(
-        "ll_one_shot_cuda",
+    _row(
+        "all_reduce",
+        LL,
         1,
         "cuda",
-        "one_shot",
+        "ll_one_shot",
         "one-shot LL as a CUDA kernel: a thread to an item, dependent launch",
-        constants=lambda layout: {},
     ),
-    _ll(
-        "ll_two_shot_cuda",
+    _row(
+        "all_reduce",
+        LL,
         2,
         "cuda",
-        "two_shot",
+        "ll_two_shot",
         "two-shot LL as a CUDA kernel: a thread to an item, dependent launch",
-        constants=lambda layout: {},
     ),
-    _ll(
-        "ll_one_shot",
+    _row(
+        "all_reduce",
+        SENTINEL,
+        1,
+        "cuda",
+        "sentinel_one_shot",
+        "one-shot as a CUDA kernel, at the link's full width; floats only",
+    ),
+    _row(
+        "all_reduce",
+        SENTINEL,
+        2,
+        "cuda",
+        "sentinel_two_shot",
+        "two-shot as a CUDA kernel, at the link's full width; floats only",
+    ),
+    _row(
+        "all_reduce",
+        LL,
         1,
         "triton",
         "worldline.kernels.all_reduce_ll:all_reduce_ll_one_shot",
         "every rank sends its input to all and reduces everything; no barrier",
-        constants=lambda layout: {"HALF": layout.half},
     ),
-    _ll(
-        "ll_two_shot",
+    _row(
+        "all_reduce",
+        LL,
         2,
         "triton",
         "worldline.kernels.all_reduce_ll:all_reduce_ll_two_shot",
         "every rank reduces one share and sends the result to all; no barrier",
-        constants=lambda layout: {"HALF": layout.half},
     ),
-    Algorithm(
-        name="barrier_one_shot",
-        collective="all_reduce",
-        protocol="barrier",
-        shots=1,
-        determinism="bitwise",
-        backend="triton",
-        kernel="worldline.kernels.all_reduce_barrier:all_reduce_barrier_one_shot",
-        capacity=lambda layout: layout.staged_size,
-        items=lambda items, world: items,
-        constants=lambda layout: {"STAGED": layout.staged},
-        summary="every rank reads all inputs between two barriers; the slow reference",
+    _row(
+        "all_reduce",
+        SENTINEL,
+        1,
+        "triton",
+        "worldline.kernels.all_reduce_sentinel:all_reduce_sentinel_one_shot",
+        "as ll_one_shot, at the link's full width; floats only",
+    ),
+    _row(
+        "all_reduce",
+        SENTINEL,
+        2,
+        "triton",
+        "worldline.kernels.all_reduce_sentinel:all_reduce_sentinel_two_shot",
+        "as ll_two_shot, at the link's full width; floats only",
+    ),
+    _row(
+        "all_reduce",
+        BARRIER,
+        1,
+        "triton",
+        "worldline.kernels.all_reduce_barrier:all_reduce_barrier_one_shot",
+        "every rank reads all inputs between two barriers; the slow reference",
     ),
 )
 
 
 def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) -> int:
     """Elements that one launch takes; depends only on what is equal on all ranks."""
-    return algorithm.capacity(layout) // ITEM * request.per_slot
+    return algorithm.capacity(layout) // request.dtype.itemsize
 
 
 def chunk_blocks(
@@ -289,7 +320,7 @@ def chunk_blocks(
     slot with every peer, and one without items would not. ``most`` are the blocks that may wait on
     others, None for any number.
     """
-    items = algorithm.items(-(-count // request.per_slot), request.world_size)
+    items = algorithm.items(request, count)
     return min(shape.grid if most is None else min(shape.grid, most), -(-items // shape.block))
 
 

@@ -23,6 +23,7 @@ import triton.language as tl
 
 from worldline.primitives import layout
 from worldline.primitives.jit import INTERPRETED, device_function, host_clock_ns
+from worldline.primitives.memory_ops import agreed
 
 DEAD = tl.constexpr(layout.DEAD)
 RECORD_LOCK = tl.constexpr(layout.RECORD_LOCK)
@@ -78,6 +79,19 @@ def show_waiting(arena, peer):
         sem="relaxed",
         scope="sys",
     )
+
+
+@device_function
+def overdue(arena, peer, started, limit_ns):
+    """Look at the clock and the dead word, in a wait that has polled in vain for a while.
+
+    Returns 0 where it goes on, 1 past the deadline, 2 on a dead lane: one value for the block.
+    """
+    show_waiting(arena, peer)
+    dead = tl.load((arena + DEAD).to(tl.pointer_type(tl.int64)), volatile=True)
+    late = (clock_ns() - started) > limit_ns
+    # Each thread has read both for itself.
+    return agreed(tl.where(dead != 0, 2, late.to(tl.int32)))
 
 
 @device_function

@@ -19,7 +19,7 @@ from worldline.primitives.errors import (
     CollectiveTimeout,
     LaneOverlap,
 )
-from worldline.primitives.memory import Arena, Provider
+from worldline.primitives.memory import Arena, Provider, empty_slots
 
 _BEAT_SECONDS = 0.2
 """A rank that waits in the slow path shows a new beat within this time."""
@@ -171,6 +171,7 @@ class Lane:
         with self._finding:
             self._recovering = True
             self.arena.clear()
+            empty_slots(self.arena)
 
     def revive(self) -> None:
         """Let operations run again, once every rank has reset."""
@@ -180,9 +181,12 @@ class Lane:
     def set_epoch(self, epoch: int) -> None:
         """Let the next operation use the epoch after ``epoch``: a hook to test the wrap.
 
-        Every rank must do so while the lane is idle and fresh.
+        Its low 30 bits become the sentinel operations' count. Every rank must do so while the lane
+        is idle and fresh.
         """
         self.arena.fill_words(layout.EPOCHS, epoch, layout.MAX_BLOCKS)
+        self.arena.fill_words(layout.STAGES, epoch << 2, layout.MAX_BLOCKS)
+        self.arena.fill_words(layout.TOKENS, epoch << 2, layout.MAX_WORLD)
 
     def close(self) -> None:
         """Give the arena back."""

@@ -9,8 +9,10 @@ has its own region: a word that is a flag is never a payload.
     4096    epochs    one int32 per possible block, LL's epoch
     6144    rounds    one int32 per possible block, the barrier's own counter
     8192    busy      one int32 per possible block, 1 while an operation runs there
-    10240   flags     int32 [block][source rank], the barrier's flags
-    45056   ll        two halves of 16-byte slots
+    10240   stages    one int32 per possible block, the sentinel protocol's count and stage
+    12288   flags     int32 [block][source rank], the barrier's flags; a last row for tokens
+    49152   ll        two halves of 16-byte slots
+    ...     sentinel  three stages of 16-byte slots, all ones while empty
     ...     staged    bulk data of kernels that publish by signals
 """
 
@@ -41,12 +43,17 @@ NOTICE = 192
 EPOCHS = PAGE
 ROUNDS = EPOCHS + 4 * MAX_BLOCKS
 BUSY = ROUNDS + 4 * MAX_BLOCKS
-FLAGS = BUSY + 4 * MAX_BLOCKS
-LL = -(-(FLAGS + 4 * MAX_BLOCKS * MAX_WORLD) // PAGE) * PAGE
+STAGES = BUSY + 4 * MAX_BLOCKS
+FLAGS = STAGES + 4 * MAX_BLOCKS
+TOKENS = FLAGS + 4 * MAX_BLOCKS * MAX_WORLD
+LL = -(-(TOKENS + 4 * MAX_WORLD) // PAGE) * PAGE
+BUFFERS = 2
+"""Halves of the LL region."""
+SENTINEL_STAGES = 3
 OPERATIONS = ("barrier", "all_reduce")
 """Names of the operations that a timeout record can hold, by index."""
 
-MINIMUM = LL + 16 * PAGE
+MINIMUM = LL + 32 * PAGE
 """Smallest arena, in bytes."""
 MAXIMUM = 1 << 50
 
@@ -94,13 +101,23 @@ class ArenaLayout:
 
     @property
     def half(self) -> int:
-        """Bytes of one half of the LL region: three quarters of what is free, in two."""
-        return (self.size - LL) * 3 // 8 // PAGE * PAGE
+        """Bytes of one half of the LL region: three eighths of what is free, in two."""
+        return (self.size - LL) * 3 // 16 // PAGE * PAGE
+
+    @property
+    def sentinel(self) -> int:
+        """Offset of the sentinel region, in bytes."""
+        return LL + BUFFERS * self.half
+
+    @property
+    def stage(self) -> int:
+        """Bytes of one stage of the sentinel region: three eighths of what is free, in three."""
+        return (self.size - LL) // 8 // PAGE * PAGE
 
     @property
     def staged(self) -> int:
         """Offset of the staged region, in bytes."""
-        return LL + 2 * self.half
+        return self.sentinel + SENTINEL_STAGES * self.stage
 
     @property
     def staged_size(self) -> int:
@@ -113,8 +130,10 @@ class ArenaLayout:
             Region("control", 0, PAGE),
             Region("epochs", EPOCHS, ROUNDS - EPOCHS),
             Region("rounds", ROUNDS, BUSY - ROUNDS),
-            Region("busy", BUSY, FLAGS - BUSY),
+            Region("busy", BUSY, STAGES - BUSY),
+            Region("stages", STAGES, FLAGS - STAGES),
             Region("flags", FLAGS, LL - FLAGS),
-            Region("ll", LL, 2 * self.half),
+            Region("ll", LL, BUFFERS * self.half),
+            Region("sentinel", self.sentinel, SENTINEL_STAGES * self.stage),
             Region("staged", self.staged, self.staged_size),
         )

@@ -53,15 +53,9 @@ may wait for the peers' program b only.
 
 import triton.language as tl
 
-from worldline.primitives.deadline import (
-    DEAD,
-    clock_ns,
-    give_way,
-    report_timeout,
-    show_waiting,
-)
+from worldline.primitives.deadline import clock_ns, give_way, overdue, report_timeout
 from worldline.primitives.jit import device_function
-from worldline.primitives.memory_ops import agreed, any_true, pause, poll_pair, store_pair
+from worldline.primitives.memory_ops import any_true, pause, poll_pair, store_pair
 
 _NO_SLOT = tl.constexpr(0x7FFFFFFF)
 
@@ -153,11 +147,7 @@ def ll_recv(
             missing = _missing(word0, word1, epoch, wanted)
             waiting = any_true(missing)
             if waiting != 0:
-                show_waiting(arena, source)
-                dead = tl.load((arena + DEAD).to(tl.pointer_type(tl.int64)), volatile=True)
-                late = (clock_ns() - started) > limit_ns
-                # Each thread has read both for itself.
-                verdict = agreed(tl.where(dead != 0, 2, late.to(tl.int32)))
+                verdict = overdue(arena, source, started, limit_ns)
                 if verdict != 0:
                     if verdict == 1:
                         number = tl.where(missing, slot.to(tl.int32), _NO_SLOT)

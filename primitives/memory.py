@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.layout import ArenaLayout
+from worldline.primitives.layout import SENTINEL_STAGES, ArenaLayout
 
 
 class Arena(Protocol):
@@ -121,6 +121,15 @@ class Provider(Protocol):
     def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
         """Run a Triton kernel over ``grid`` programs."""
         ...
+
+
+def empty_slots(arena: Arena) -> None:
+    """Make a zeroed arena ready: its sentinel slots are all ones while they are empty.
+
+    No peer may send before every rank has done so.
+    """
+    layout = arena.layout
+    arena.fill_words(layout.sentinel, -1, SENTINEL_STAGES * layout.stage // 4)
 
 
 def _host() -> Provider:

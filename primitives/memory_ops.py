@@ -54,6 +54,30 @@ _POLL_PAIR = tl.constexpr(
     """.replace("SPINS", str(layout.SPINS))
 )
 
+# As above, for slots that hold no flag: until neither word is all ones.
+_POLL_FILLED = tl.constexpr(
+    """
+    {
+        .reg .pred again, hit;
+        .reg .b32 left;
+        mov.b64 $0, 0;
+        mov.b64 $1, 0;
+        mov.b32 left, SPINS;
+        setp.eq.u32 again, $3, 0;
+        @again bra DONE;
+    POLL:
+        ld.relaxed.sys.global.v2.b64 {$0, $1}, [$2];
+        setp.ne.s64 hit, $0, -1;
+        setp.ne.and.s64 hit, $1, -1, hit;
+        @hit bra DONE;
+        sub.u32 left, left, 1;
+        setp.ne.u32 again, left, 0;
+        @again bra POLL;
+    DONE:
+    }
+    """.replace("SPINS", str(layout.SPINS))
+)
+
 # A scalar's assembly runs on every thread: one of them exchanges, the others find nothing.
 _EXCHANGE_ONCE = tl.constexpr(
     """
@@ -100,6 +124,16 @@ def store_pair(pair, word0, word1, mask):
 
 
 @device_function
+def _look(pair, mask):
+    """Load 16 bytes as the interpreter can: the twin of one round of polling."""
+    pointer = pair.to(tl.pointer_type(tl.int64))
+    nothing = pair * 0
+    word0 = tl.atomic_or(pointer, nothing, mask=mask, sem="relaxed", scope="sys")
+    word1 = tl.atomic_or(pointer + 1, nothing, mask=mask, sem="relaxed", scope="sys")
+    return word0, word1
+
+
+@device_function
 def poll_pair(pair, flag, mask):
     """Load 16 bytes at ``pair`` until both upper halves equal ``flag``, SPINS times at most.
 
@@ -107,15 +141,32 @@ def poll_pair(pair, flag, mask):
     so that a rank waiting in the interpreter soon yields to the one it waits for.
     """
     if INTERPRETED:
-        pointer = pair.to(tl.pointer_type(tl.int64))
-        nothing = pair * 0
-        word0 = tl.atomic_or(pointer, nothing, mask=mask, sem="relaxed", scope="sys")
-        word1 = tl.atomic_or(pointer + 1, nothing, mask=mask, sem="relaxed", scope="sys")
+        word0, word1 = _look(pair, mask)
     else:
         word0, word1 = tl.inline_asm_elementwise(
             _POLL_PAIR,
             "=&l,=&l,l,r,r,~{memory}",
             [pair, flag, mask.to(tl.int32)],
+            dtype=(tl.int64, tl.int64),
+            is_pure=False,
+            pack=1,
+        )
+    return word0, word1
+
+
+@device_function
+def poll_filled(pair, mask):
+    """Load 16 bytes at ``pair`` until neither 64-bit word is all ones, SPINS times at most.
+
+    Returns the two 64-bit words as last seen; as :func:`poll_pair` otherwise.
+    """
+    if INTERPRETED:
+        word0, word1 = _look(pair, mask)
+    else:
+        word0, word1 = tl.inline_asm_elementwise(
+            _POLL_FILLED,
+            "=&l,=&l,l,r,~{memory}",
+            [pair, mask.to(tl.int32)],
             dtype=(tl.int64, tl.int64),
             is_pure=False,
             pack=1,

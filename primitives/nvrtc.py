@@ -43,6 +43,8 @@ _CONSTANTS = (
     "OVERLAPPED",
     "EPOCHS",
     "BUSY",
+    "STAGES",
+    "TOKENS",
     "LL",
 )
 

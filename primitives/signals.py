@@ -14,17 +14,26 @@ Memory order
 Data stores of all threads, a block-wide barrier, a release store of the flag by one thread; an
 acquire load of the flag, a block-wide barrier, loads of the data. Without the first block barrier
 the release covers one thread's stores only.
+
+Tokens
+------
+A row of flags beyond the blocks' own is the *tokens'*: the first block of an operation of a
+protocol that re-arms what it has read tells every peer "all that my earlier operations emptied is
+empty for you too", and waits for what its peers told in the operation before. The release covers
+the stores of every thread of the kernels before, whose ends came before it; the acquire holds for
+every thread of the kernels that follow. Both lie off the critical path.
 """
 
 import triton.language as tl
 
 from worldline.primitives import layout
-from worldline.primitives.deadline import DEAD, clock_ns, give_way, report_timeout, show_waiting
+from worldline.primitives.deadline import clock_ns, give_way, overdue, report_timeout
 from worldline.primitives.jit import device_function
-from worldline.primitives.memory_ops import agreed, pause
+from worldline.primitives.memory_ops import pause
 
 ROUNDS = tl.constexpr(layout.ROUNDS)
 FLAGS = tl.constexpr(layout.FLAGS)
+TOKENS = tl.constexpr(layout.MAX_BLOCKS)
 MAX_WORLD = tl.constexpr(layout.MAX_WORLD)
 
 
@@ -62,11 +71,7 @@ def wait_signal(
             seen = tl.atomic_add(flag, nothing, sem="acquire", scope="sys")
             waiting = ((seen - value) < 0).to(tl.int32)
             if waiting != 0:
-                show_waiting(arena, source)
-                dead = tl.load((arena + DEAD).to(tl.pointer_type(tl.int64)), volatile=True)
-                late = (clock_ns() - started) > limit_ns
-                # Each thread has read both for itself.
-                verdict = agreed(tl.where(dead != 0, 2, late.to(tl.int32)))
+                verdict = overdue(arena, source, started, limit_ns)
                 if verdict != 0:
                     if verdict == 1:
                         report_timeout(
@@ -115,4 +120,43 @@ def barrier(
         alive = wait_signal(
             block, value, alive, arena, table, limit_ns, operation, peer, RANK, WORLD
         )
+    return alive
+
+
+@device_function
+def exchange_tokens(
+    token,
+    step,
+    alive,
+    arena,
+    table,
+    limit_ns,
+    operation,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+):
+    """Send ``token`` to every peer and wait for theirs of one ``step`` before; returns ``alive``.
+
+    For one block of an operation; the tokens of operations that follow each other differ by
+    ``step``.
+    """
+    row = token * 0 + TOKENS
+    if alive != 0:
+        for peer in tl.static_range(WORLD):
+            if peer != RANK:
+                put_signal(tl.load(table + peer), row, RANK, token)
+    for peer in tl.static_range(WORLD):
+        if peer != RANK:
+            alive = wait_signal(
+                row,
+                token - step,
+                alive,
+                arena,
+                table,
+                limit_ns,
+                operation,
+                peer,
+                RANK,
+                WORLD,
+            )
     return alive

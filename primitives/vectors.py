@@ -56,6 +56,45 @@ def load_item(base, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
 
 
 @device_function
+def load_items(base, pair, items, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+    """Load pairs of items: the four data words of a slot of 16 bytes.
+
+    Parameters
+    ----------
+    pair : block of int64
+        Pair p is the items 2 p and 2 p + 1.
+    items : int
+        Items in the tensor; one past the end reads as zero.
+    base, count, mask, DTYPE, WIDE
+        As for :func:`load_item`.
+    """
+    item = pair * 2
+    word0, word1 = load_item(base, item, count, mask, DTYPE, WIDE)
+    word2, word3 = load_item(base, item + 1, count, mask & (item + 1 < items), DTYPE, WIDE)
+    return word0, word1, word2, word3
+
+
+@device_function
+def store_items(base, pair, words, items, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
+    """Store pairs of items' four data words; parameters as for :func:`load_items`."""
+    item = pair * 2
+    store_item(base, item, words[0], words[1], count, mask, DTYPE, WIDE)
+    rest = mask & (item + 1 < items)
+    store_item(base, item + 1, words[2], words[3], count, rest, DTYPE, WIDE)
+
+
+@device_function
+def items_of_share(owner, items, share, index, first):
+    """Say which of the ``index``-th items of a share hold data, and which are exchanged.
+
+    The ``first`` of a block is exchanged even if the share does not hold it: as a token.
+    """
+    size = tl.minimum(share, items - owner * share)
+    valid = index < size
+    return valid, valid | (index == first)
+
+
+@device_function
 def store_item(base, item, word0, word1, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
     """Store items' two 32-bit data words; parameters as for :func:`load_item`."""
     if WIDE:

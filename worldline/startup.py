@@ -19,7 +19,7 @@ from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, ProviderError, RendezvousTimeout
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import MAX_WORLD, ArenaLayout
-from worldline.primitives.memory import PROVIDERS
+from worldline.primitives.memory import PROVIDERS, empty_slots
 from worldline.primitives.watchdog import ON_TIMEOUT, Watchdog
 from worldline.world import World
 
@@ -171,6 +171,9 @@ def init(
         for index in range(lanes):
             arena = source.allocate(rendezvous, layout)
             made.append(Lane(source, arena, rendezvous.rank, rendezvous.size, seconds, index))
+            empty_slots(arena)
+        # No call before everybody's arenas are.
+        rendezvous.meet("ready")
         loader = Loader(rendezvous, made, declared)
     except BaseException:
         for lane in made:

@@ -10,6 +10,8 @@
 
 namespace worldline {
 
+constexpr int WARP = 1;  // host threads run alone
+
 inline float bits_to_float(u32 x) {
   float v;
   std::memcpy(&v, &x, 4);

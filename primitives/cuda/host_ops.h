@@ -38,6 +38,8 @@ std::atomic_ref<T> shared(const T* p) {
 }
 inline u32 load_u32(const u32* p) { return shared(p).load(std::memory_order_relaxed); }
 inline u64 load_u64(const u64* p) { return shared(p).load(std::memory_order_relaxed); }
+inline u32 load_acquire_u32(const u32* p) { return shared(p).load(std::memory_order_acquire); }
+inline void store_release_u32(u32* p, u32 v) { shared(p).store(v, std::memory_order_release); }
 inline void store_u64(u64* p, u64 v) { shared(p).store(v, std::memory_order_relaxed); }
 inline void store_release_u64(u64* p, u64 v) { shared(p).store(v, std::memory_order_release); }
 inline u64 exchange_u64(u64* p, u64 v) { return shared(p).exchange(v, std::memory_order_relaxed); }

@@ -1,48 +1,53 @@
 // LL: data and flag in one store, no barrier; twin of ll.py, whose docstring is the specification.
 #pragma once
-#include "deadline.cuh"
+#include "epochs.cuh"
 #include "numerics.cuh"
+#include "poll.cuh"
 
 namespace worldline {
 
-// A slot by its offset from one of the even half, in bytes.
-WL_DEVICE char* ll_slot(u64 even, u32 epoch, u64 half, u64 offset) {
-  return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
-}
-
-WL_DEVICE void ll_send(char* slot, Words data, u32 epoch) {
+WL_DEVICE void ll_send(char* slot, Words<2> data, u32 epoch) {
   const u64 flag = u64(epoch) << 32;
-  store_pair(slot, Pair{data.first | flag, data.second | flag});
+  store_pair(slot, Pair{data.w[0] | flag, data.w[1] | flag});
 }
 
 WL_DEVICE bool ll_arrived(Pair v, u32 epoch) {
   return u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch;
 }
 
-WL_DEVICE Words ll_data(Pair v) { return {u32(v.first), u32(v.second)}; }
-
-// Poll until the slot has arrived; false if the wait failed. `seen` holds a first look at it.
-//
-// Several polls to one look at the count: what comes between two polls makes arrivals be seen later.
-// Counting each cost 0.06 us a call at 16 KB on two H200s.
-WL_DEVICE bool ll_wait(const char* slot, Pair& seen, u32 epoch, const Lane& lane, int peer, u32 index) {
-  constexpr int POLLS = 4;
-  if (ll_arrived(seen, epoch)) return true;
-  Patience patience;
-#pragma unroll 1
-  for (u32 rounds = 1;; ++rounds) {
-#pragma unroll
-    for (int poll = 0; poll < POLLS; ++poll) {
-      pause();
-      seen = load_pair(slot);
-      if (ll_arrived(seen, epoch)) return true;
-    }
-#ifndef WL_NO_DEADLINE  // The bench measures what the deadline costs.
-    if (rounds % (SPINS / POLLS) != 0) continue;
-    const u32 flag = u32(seen.first >> 32) != epoch ? u32(seen.first >> 32) : u32(seen.second >> 32);
-    if (!patience.more(lane, epoch, peer, index, flag)) return false;
-#endif
-  }
+WL_DEVICE u32 ll_flag(Pair v, u32 epoch) {
+  return u32(v.first >> 32) != epoch ? u32(v.first >> 32) : u32(v.second >> 32);
 }
+
+// The protocol of one launch, as kernels take it.
+struct Ll {
+  static constexpr int WORDS = 2;    // of data in a slot
+  static constexpr int HELPERS = 0;  // threads of a block that take no items
+  static constexpr int COUNTER = EPOCHS;
+
+  u64 half;
+  u32 epoch = 0;
+
+  WL_DEVICE explicit Ll(u64 half) : half(half) {}
+  WL_DEVICE void begin(u64 own, u32 last, u32 thread, u32 threads) {
+    epoch = epoch_after(last);
+    clear_before_wrap(own, epoch, thread, threads, half);
+  }
+  WL_DEVICE u32 number() const { return epoch; }
+  // A slot by its offset from one of the even half, in bytes.
+  WL_DEVICE char* slot(u64 even, u64 offset) const {
+    return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
+  }
+  template <int DTYPE>
+  WL_DEVICE void send(char* slot, Words<2> data) const {
+    ll_send(slot, data, epoch);
+  }
+  WL_DEVICE bool wait(char* slot, Pair& seen, const Lane& lane, int peer, u32 index) const {
+    return poll(
+        slot, seen, [&](Pair v) { return ll_arrived(v, epoch); }, [&](Pair v) { return ll_flag(v, epoch); }, epoch,
+        lane, peer, index);
+  }
+  WL_DEVICE Words<2> data(Pair v) const { return {u32(v.first), u32(v.second)}; }
+};
 
 }  // namespace worldline

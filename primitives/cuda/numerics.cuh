@@ -9,54 +9,72 @@ namespace worldline {
 
 enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };
 
+// The data of an item: N words of 32 bits.
+template <int N>
 struct Words {
-  u32 first, second;
+  u32 w[N];
 };
 
 template <int DTYPE>
+constexpr int PER_WORD = DTYPE == FLOAT32 ? 1 : 2;
+
+template <int DTYPE, int N>
 struct Values {
-  float v[DTYPE == FLOAT32 ? 2 : 4];
+  float v[N * PER_WORD<DTYPE>];
 };
 
-template <int DTYPE>
-WL_DEVICE Values<DTYPE> unpack(Words w) {
-  if constexpr (DTYPE == FLOAT32) {
-    return {bits_to_float(w.first), bits_to_float(w.second)};
-  } else if constexpr (DTYPE == FLOAT16) {
-    return {half_to_float(u16(w.first)), half_to_float(u16(w.first >> 16)),
-            half_to_float(u16(w.second)), half_to_float(u16(w.second >> 16))};
-  } else {
-    return {bits_to_float(w.first << 16), bits_to_float(w.first & 0xffff0000u),
-            bits_to_float(w.second << 16), bits_to_float(w.second & 0xffff0000u)};
+template <int DTYPE, int N>
+WL_DEVICE Values<DTYPE, N> unpack(Words<N> words) {
+  Values<DTYPE, N> values;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const u32 w = words.w[i];
+    if constexpr (DTYPE == FLOAT32) {
+      values.v[i] = bits_to_float(w);
+    } else if constexpr (DTYPE == FLOAT16) {
+      values.v[2 * i] = half_to_float(u16(w));
+      values.v[2 * i + 1] = half_to_float(u16(w >> 16));
+    } else {
+      values.v[2 * i] = bits_to_float(w << 16);
+      values.v[2 * i + 1] = bits_to_float(w & 0xffff0000u);
+    }
   }
+  return values;
 }
 
-template <int DTYPE>
-WL_DEVICE void accumulate(Values<DTYPE>& total, Values<DTYPE> more) {
+template <int DTYPE, int N>
+WL_DEVICE void accumulate(Values<DTYPE, N>& total, Values<DTYPE, N> more) {
 #pragma unroll
-  for (int i = 0; i < int(sizeof(total.v) / sizeof(float)); ++i) total.v[i] = add(total.v[i], more.v[i]);
+  for (int i = 0; i < N * PER_WORD<DTYPE>; ++i) total.v[i] = add(total.v[i], more.v[i]);
 }
 
 WL_DEVICE float canonical(float x) { return x != x ? bits_to_float(0x7fffffffu) : x; }
 
-template <int DTYPE, int WORLD>
-WL_DEVICE Words pack(Values<DTYPE> t) {
+template <int WORLD, int DTYPE, int N>
+WL_DEVICE Words<N> pack(Values<DTYPE, N> t) {
   if constexpr (WORLD == 1) {
 #pragma unroll
-    for (int i = 0; i < int(sizeof(t.v) / sizeof(float)); ++i) t.v[i] = canonical(t.v[i]);
+    for (int i = 0; i < N * PER_WORD<DTYPE>; ++i) t.v[i] = canonical(t.v[i]);
   }
-  if constexpr (DTYPE == FLOAT32) {
-    return {float_to_bits(t.v[0]), float_to_bits(t.v[1])};
-  } else if constexpr (DTYPE == FLOAT16) {
-    return {floats_to_halves(t.v[0], t.v[1]), floats_to_halves(t.v[2], t.v[3])};
-  } else {
-    return {floats_to_bfloats(t.v[0], t.v[1]), floats_to_bfloats(t.v[2], t.v[3])};
+  Words<N> words;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    if constexpr (DTYPE == FLOAT32)
+      words.w[i] = float_to_bits(t.v[i]);
+    else if constexpr (DTYPE == FLOAT16)
+      words.w[i] = floats_to_halves(t.v[2 * i], t.v[2 * i + 1]);
+    else
+      words.w[i] = floats_to_bfloats(t.v[2 * i], t.v[2 * i + 1]);
   }
+  return words;
 }
 
-template <int DTYPE>
-WL_DEVICE Words nan_words() {
-  return DTYPE == FLOAT32 ? Words{0x7fffffffu, 0x7fffffffu} : Words{0x7fff7fffu, 0x7fff7fffu};
+template <int DTYPE, int N>
+WL_DEVICE Words<N> nan_words() {
+  Words<N> words;
+#pragma unroll
+  for (int i = 0; i < N; ++i) words.w[i] = DTYPE == FLOAT32 ? 0x7fffffffu : 0x7fff7fffu;
+  return words;
 }
 
 }  // namespace worldline

@@ -23,6 +23,8 @@ struct alignas(16) Pair {
 
 namespace worldline {
 
+constexpr int WARP = 32;
+
 WL_DEVICE void store_pair(void* p, Pair v) {
   asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(p), "l"(v.first), "l"(v.second)
                : "memory");
@@ -40,6 +42,11 @@ WL_DEVICE u32 load_u32(const u32* p) {
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
   return v;
 }
+WL_DEVICE u32 load_acquire_u32(const u32* p) {
+  u32 v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
 WL_DEVICE u64 load_u64(const u64* p) {
   u64 v;
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
@@ -47,6 +54,9 @@ WL_DEVICE u64 load_u64(const u64* p) {
 }
 WL_DEVICE void store_u64(u64* p, u64 v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+WL_DEVICE void store_release_u32(u32* p, u32 v) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 WL_DEVICE void store_release_u64(u64* p, u64 v) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");

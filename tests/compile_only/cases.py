@@ -8,11 +8,10 @@ ARCHITECTURES = (90, 100)
 BARRIER = "barrier"
 """Stands for ``kernels/barrier.py`` where a case names a row of the registry."""
 
-LARGEST = "ll_two_shot"
-"""The row whose kernel takes the most registers; a block of 512 items is the most that is tried."""
+LARGEST = {"ll_two_shot": 512, "sentinel_two_shot": 256}
+"""Rows whose kernels take the most registers, with the largest block that is tried."""
 
 ELEMENTS = 4096
-PER_ITEM = {"float32": 2, "float16": 4, "bfloat16": 4}
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,16 @@ class Case:
         return self.offset % 8 == 0
 
     @property
+    def sentinel(self) -> bool:
+        """Whether slots are re-armed, and tokens exchanged."""
+        return self.algorithm.startswith("sentinel_")
+
+    @property
+    def per_item(self) -> int:
+        """Elements of an item."""
+        return (4 if self.sentinel else 2) * (1 if self.dtype == "float32" else 2)
+
+    @property
     def per_thread(self) -> int:
         """Items that a thread handles in one pass: four warps share a block's."""
         return self.block // 128
@@ -70,7 +79,7 @@ def cases(algorithms: list[str]) -> list[Case]:
                 Case(algorithm, arch, 3, 2, "float16", 0, 128),
                 Case(algorithm, arch, 4, 1, "bfloat16", 8, 256),
                 Case(algorithm, arch, 2, 1, "float32", 4, 256),
-                Case(algorithm, arch, 8, 3, "float16", 2, 512 if algorithm == LARGEST else 128),
+                Case(algorithm, arch, 8, 3, "float16", 2, LARGEST.get(algorithm, 128)),
             ]
         found += [Case(BARRIER, arch, 2, 1), Case(BARRIER, arch, 8, 5)]
     return found

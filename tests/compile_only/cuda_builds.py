@@ -16,13 +16,13 @@ from pathlib import Path
 from tests.compile_only import sass
 from tests.compile_only.flow import Flow, Instruction
 from worldline.kernels import cuda_launch, registry
+from worldline.kernels.protocols import SENTINEL
 from worldline.primitives import nvrtc
 
 SOURCE = cuda_launch.SOURCE
 ARCHITECTURES = (80, 86, 89, 90, 100, 120)
 DTYPES = tuple(registry.DTYPES)
-PER_ITEM = (2, 4, 4)
-"""Elements of an item, by the dtype's code."""
+ROWS = {row.kernel: row for row in registry.ALGORITHMS if row.backend == "cuda"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,17 @@ class CudaCase:
     @property
     def shots(self) -> int:
         """Times that data crosses the link one after another."""
-        return 1 if self.kernel == "one_shot" else 2
+        return ROWS[self.kernel].shots
+
+    @property
+    def per_item(self) -> int:
+        """Elements of an item."""
+        return ROWS[self.kernel].protocol.item // DTYPES[self.dtype].itemsize
+
+    @property
+    def sentinel(self) -> bool:
+        """Whether slots are re-armed, and tokens exchanged."""
+        return ROWS[self.kernel].protocol is SENTINEL
 
     @property
     def peers(self) -> int:

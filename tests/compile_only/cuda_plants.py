@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from tests.compile_only.cuda_builds import Module
 
-WIDE = ("one_shot", 0, True, True)
+WIDE = ("ll_one_shot", 0, True, True)
 HOPPER = Module(90, 2, 0)
-NARROW = ("one_shot", 0, False, True)
+NARROW = ("ll_one_shot", 0, False, True)
+SENTINEL = ("sentinel_one_shot", 2, True, False)
 
 
 @dataclass(frozen=True)
@@ -58,27 +59,27 @@ CUDA_PLANTS = {
     ),
     "a peer that is left out": CudaPlant(
         "slots_take_one_access",
-        "all_reduce_ll.cuh",
+        "exchange.cuh",
         "for (int step = 1; step < WORLD; ++step) send(",
         "for (int step = 2; step < WORLD; ++step) send(",
-        kernel=("two_shot", 1, True, True),
+        kernel=("ll_two_shot", 1, True, True),
         module=Module(100, 3, 2),
     ),
     "a block-wide barrier in a wait": CudaPlant(
         "each_thread_spins_alone",
-        "ll.cuh",
+        "poll.cuh",
         "      pause();\n",
         "      block_barrier();\n",
     ),
     "a wait that looks once": CudaPlant(
         "waiting_loops_look_again",
-        "ll.cuh",
+        "poll.cuh",
         "      seen = load_pair(slot);\n",
         "",
     ),
     "an epoch that moves without a block-wide barrier": CudaPlant(
         "epoch_moves_after_all_have_read_it",
-        "epochs.cuh",
+        "counters.cuh",
         "  block_barrier();\n  const u32 grid",
         "  const u32 grid",
     ),
@@ -90,6 +91,34 @@ CUDA_PLANTS = {
     ),
     "zeroes without a fence": CudaPlant(
         "zeroes_are_out_before_sends", "epochs.cuh", "  fence_system();\n", ""
+    ),
+    "a slot that is not re-armed": CudaPlant(
+        "slots_take_one_access",
+        "sentinel.cuh",
+        "    sentinel_rearm(slot);\n",
+        "",
+        kernel=SENTINEL,
+    ),
+    "a token that releases nothing": CudaPlant(
+        "tokens_are_released_and_acquired",
+        "ops.cuh",
+        "st.release.sys.global.u32",
+        "st.relaxed.sys.global.u32",
+        kernel=SENTINEL,
+    ),
+    "a token that is not acquired": CudaPlant(
+        "tokens_are_released_and_acquired",
+        "ops.cuh",
+        "ld.acquire.sys.global.u32",
+        "ld.relaxed.sys.global.u32",
+        kernel=SENTINEL,
+    ),
+    "tokens that are not waited for": CudaPlant(
+        "waiting_loops_look_again",
+        "tokens.cuh",
+        "    if (int(seen - token) >= 0) return true;\n",
+        "    return true;\n",
+        kernel=SENTINEL,
     ),
     "a mark that every thread sets": CudaPlant(
         "the_lane_is_entered_once",
@@ -106,21 +135,20 @@ CUDA_PLANTS = {
     ),
     "a mark before the sends": CudaPlant(
         "nobody_waits_for_the_mark",
-        "all_reduce_ll.cuh",
+        "ll.cuh",
         "    epoch = epoch_after(last);\n",
         """    epoch = epoch_after(last);
-    if (thread_index() == 0) exchange_u32(epoch_word(own, block_index()) + 2 * MAX_BLOCKS, 1);
+    if (thread_index() == 0) exchange_u32(block_word(own, BUSY, block_index()), 1);
 """,
     ),
     "an array that is indexed at run time": CudaPlant(
         "registers_suffice",
-        "all_reduce_ll.cuh",
-        "  const Words mine = exchange.begin([&] {\n",
+        "all_reduce.cuh",
+        "  const Data mine = exchange.begin([&] {",
         """  volatile u32 kept[32];
   kept[exchange.threads & 31] = exchange.threads;
-  Words mine{0, kept[thread & 31] & 0};
-  mine = exchange.begin([&] {
-""",
+  Data mine{{0, kept[thread & 31] & 0}};
+  mine = exchange.begin([&] {""",
     ),
     "a sum contracted with a product": CudaPlant(
         "sums_are_plain", "ops.cuh", "return __fadd_rn(a, b);", "return a + b * 1.5f;"
@@ -133,7 +161,7 @@ CUDA_PLANTS = {
     ),
     "a sum that starts at zero": CudaPlant(
         "sums_are_plain",
-        "all_reduce_ll.cuh",
+        "exchange.cuh",
         """      if (rank == 0)
         total = unpack<DTYPE>(data);
       else
@@ -174,9 +202,9 @@ CUDA_PLANTS = {
     ),
     "a load before the wait": CudaPlant(
         "launches_depend",
-        "all_reduce_ll.cuh",
-        "all_reduce_ll_one_shot(const AllReduce& a) {\n",
-        """all_reduce_ll_one_shot(const AllReduce& a) {
+        "all_reduce.cuh",
+        "all_reduce_one_shot(const AllReduce& a) {\n",
+        """all_reduce_one_shot(const AllReduce& a) {
   if (!lane_alive(a.lane.base[RANK])) return;
 """,
     ),
@@ -194,7 +222,7 @@ CUDA_PLANTS = {
     ),
     "a successor launched before the sends instead of after": CudaPlant(
         "launches_depend",
-        "all_reduce_ll.cuh",
+        "all_reduce.cuh",
         "    exchange.send_to_all(0, item, input(item));\n  });\n  exchange.sent();\n",
         """    if (exchange.launch_point == 1) launch_successor();
     exchange.send_to_all(0, item, input(item));

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from tests.compile_only.cuda_builds import PER_ITEM, CudaBuild
+from tests.compile_only.cuda_builds import CudaBuild
 from tests.compile_only.flow import Flow, Instruction
 from tests.compile_only.rules import (
+    ACQUIRE,
     BLOCK_BARRIER,
     EXCHANGE,
     FENCE,
@@ -24,8 +25,8 @@ REGISTERS = {2: 64, 3: 80, 8: 112}
 """By world: 128, which launches reckon with, less a margin."""
 # The arena's words are stored strongly, a caller's tensors are not.
 WORD_STORE = opcode(r"STG\.E\.STRONG\.SYS")
-ITEM_STORE = opcode(r"STG\.E(\.64|\.U16)?")
-ITEM_LOAD = opcode(r"LDG\.E(\.64|\.U16)?")
+ITEM_STORE = opcode(r"STG\.E(\.64|\.128|\.U16)?")
+ITEM_LOAD = opcode(r"LDG\.E(\.64|\.128|\.U16)?")
 MEMORY = opcode(r"(LD|LDG|ST|STG|ATOM|ATOMG|RED)\b.*")
 BRANCH = opcode(r"BRA\b.*")
 RETURN = opcode(r"RET\b.*")
@@ -43,26 +44,44 @@ def _sends(instruction: Instruction) -> bool:
     return LL_STORE(instruction) and not _zeroes(instruction)
 
 
+def _token_loads(flow: Flow) -> list[int]:
+    """List the loads that acquire: soon after them the cache is emptied."""
+    return [i for i in flow.find(WORD_LOAD) if any(map(ACQUIRE, flow.code[i : i + 5]))]
+
+
+def _rearms(build: CudaBuild) -> int:
+    """Count the slots that a kernel empties again: each that it receives."""
+    return build.case.shots * build.case.peers if build.case.sentinel else 0
+
+
 def _lines(what: str, flow: Flow, places: Iterable[int]) -> list[str]:
     return [f"{what}: {flow.code[i]}" for i in sorted(places)]
 
 
 def slots_take_one_access(build: CudaBuild) -> list[str]:
-    """Each slot is written by one strong 128-bit store, and looked at and polled by such loads."""
+    """Each slot is written by one strong 128-bit store, and looked at and polled by such loads.
+
+    What is received over the sentinel protocol is emptied again by one more such store.
+    """
     flow, case = build.flow, build.case
     parts = (flow, *build.called)
     sends = len(flow.find(_sends))
     # Loops that send may be unrolled.
-    least, loads = case.shots * case.peers, len(flow.find(LL_LOAD))
+    least, loads = case.shots * case.peers + _rearms(build), len(flow.find(LL_LOAD))
     wrong = sends < least or sends % case.peers or (not case.loops and sends != least)
     # In the functions called nothing else is as wide as a slot.
     wide = [i for part in build.called for i in part.code if ".128" in i.opcode]
+    weak = [] if case.sentinel and case.wide else flow.find(WEAK_128)
     elsewhere = [str(i) for i in wide if not _zeroes(i)]
     return [
         *([f"{sends} stores that send, to {case.peers} peers"] if wrong else []),
-        *expect("stores that clear", sum(len(part.find(_zeroes)) for part in parts), 1),
+        *expect(
+            "stores that clear",
+            sum(len(part.find(_zeroes)) for part in parts),
+            0 if case.sentinel else 1,
+        ),
         *([f"{loads} loads"] if loads < (1 + POLLS) * case.shots * case.peers else []),
-        *_lines("weak", flow, flow.find(WEAK_128)),
+        *_lines("weak", flow, weak),
         *elsewhere,
     ]
 
@@ -80,13 +99,13 @@ def each_thread_spins_alone(build: CudaBuild) -> list[str]:
 
 
 def waiting_loops_look_again(build: CudaBuild) -> list[str]:
-    """Each receive has a loop that reads the clock, never twice without a look at the slot."""
+    """Each wait has a loop that reads the clock, never twice without a look at the slot."""
     flow, case = build.flow, build.case
-    clocks, polls = flow.find(reads_clock), flow.find(LL_LOAD)
+    clocks, polls = flow.find(reads_clock), [*flow.find(LL_LOAD), *_token_loads(flow)]
     waits = [i for i in clocks if i in flow.after([i])]
     blind = [i for i in waits if i in flow.after([i], polls)]
     return [
-        *expect("waiting loops", len(waits), case.shots * case.peers),
+        *expect("waiting loops", len(waits), case.shots * case.peers + case.sentinel),
         *expect("reads of the clock", len(clocks), len(waits)),
         *_lines("again without a look", flow, blind),
     ]
@@ -94,12 +113,25 @@ def waiting_loops_look_again(build: CudaBuild) -> list[str]:
 
 def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
     """Between the load of the epoch and its store: a block-wide barrier."""
-    flow = build.flow
-    early = flow.unseparated(WORD_LOAD, BLOCK_BARRIER, WORD_STORE)
+    flow, tokens = build.flow, _token_loads(build.flow)
+    loads = [flow.code[i] for i in flow.find(WORD_LOAD) if i not in tokens]
+    early = flow.unseparated(lambda i: i in loads, BLOCK_BARRIER, WORD_STORE)
+    stores = 3 if build.case.sentinel else 2
     return [
-        *expect("loads of the epoch", len(flow.find(WORD_LOAD)), 1),
-        *expect("stores of epochs and marks", len(flow.find(WORD_STORE)), 2),
+        *expect("loads of the epoch", len(loads), 1),
+        *expect("stores of epochs, marks and tokens", len(flow.find(WORD_STORE)), stores),
         *(f"no block-wide barrier before {line}" for line in early),
+    ]
+
+
+def tokens_are_released_and_acquired(build: CudaBuild) -> list[str]:
+    """The sentinel's first block stores its token behind a fence, and acquires its peers'."""
+    flow, wanted = build.flow, 1 if build.case.sentinel else 0
+    fenced = [i for i in flow.find(FENCE) if any(map(WORD_STORE, flow.code[i + 1 : i + 5]))]
+    looks = _token_loads(flow)
+    return [
+        *expect("tokens behind a fence", len(fenced), wanted),
+        *([f"{len(looks)} looks at tokens"] if bool(looks) != bool(wanted) else []),
     ]
 
 
@@ -141,7 +173,8 @@ def nobody_waits_for_the_mark(build: CudaBuild) -> list[str]:
         asks = [i for i in _readers(flow, mark) if outputs & flow.after([i])]
         later = len(sends & flow.after([mark]))
         held += _lines("asked for before the outputs", flow, asks)
-        held += expect("sends after the mark", later, (case.shots - 1) * case.peers)
+        after = (case.shots - 1) * case.peers + _rearms(build)
+        held += expect("sends after the mark", later, after)
     return held
 
 
@@ -185,7 +218,7 @@ def sums_are_plain(build: CudaBuild) -> list[str]:
     additions = sum(i.opcode == "FADD" for i in build.all_code)
     return [
         *map(str, wrong),
-        *expect("additions", additions, PER_ITEM[case.dtype] * case.peers),
+        *expect("additions", additions, case.per_item * case.peers),
     ]
 
 
@@ -201,10 +234,11 @@ def scopes_reach_the_system(build: CudaBuild) -> list[str]:
 
 
 def items_take_the_access_they_may(build: CudaBuild) -> list[str]:
-    """A wide item is loaded and stored by 64 bits, another by its elements: it may lie anywhere."""
+    """A wide item is loaded and stored at once, another by its elements: it may lie anywhere."""
     flow, case = build.flow, build.case
-    width = ".64" if case.wide else ("", ".U16", ".U16")[case.dtype]
-    each = 1 if case.wide else PER_ITEM[case.dtype]
+    whole = ".128" if case.sentinel else ".64"
+    width = whole if case.wide else ("", ".U16", ".U16")[case.dtype]
+    each = 1 if case.wide else case.per_item
     wanted = opcode(r"(LDG|STG)\.E" + re.escape(width))
     loads, stores = flow.find(ITEM_LOAD), flow.find(ITEM_STORE)
     # One-shot loads a thread's first item; with loops others as well, to send and again to add.
@@ -230,7 +264,7 @@ def launches_depend(build: CudaBuild) -> list[str]:
     around = [i for i in flow.find(BRANCH) if set(waits) & set(flow.successors[i])]
     before = flow.after([0], [*waits, *around]) | {0}
     sends, first = set(flow.find(_sends)), build.case.peers
-    second = (build.case.shots - 1) * build.case.peers
+    second = (build.case.shots - 1) * build.case.peers + _rearms(build)
     late = [i for i in launches if len(sends & flow.after([i])) <= second]
     early = [i for i in launches if len(sends & flow.after([i])) >= first + second]
     return [
@@ -258,6 +292,7 @@ CUDA_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
     each_thread_spins_alone,
     waiting_loops_look_again,
     epoch_moves_after_all_have_read_it,
+    tokens_are_released_and_acquired,
     zeroes_are_out_before_sends,
     the_lane_is_entered_once,
     nobody_waits_for_the_mark,

@@ -13,6 +13,7 @@ from tests.compile_only.cases import Case
 
 LL = Case("ll_one_shot", 90, 2, 0)
 BARRIER = Case("barrier_one_shot", 90, 2, 0)
+SENTINEL = Case("sentinel_one_shot", 90, 2, 0)
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ PLANTS = {
         "waiting_loops_look_again",
         LL,
         "primitives/memory_ops.py",
-        "dtype=(tl.int64, tl.int64),\n            is_pure=False",
-        "dtype=(tl.int64, tl.int64),\n            is_pure=True",
+        _ASM_POLL,
+        _ASM_POLL.replace("is_pure=False", "is_pure=True"),
     ),
     "a poll by plain loads": Plant(
         "waiting_loops_look_again", LL, "primitives/memory_ops.py", _ASM_POLL, _PLAIN_POLL
@@ -74,7 +75,34 @@ PLANTS = {
         _TWO_STORES,
     ),
     "a poll that loads once": Plant(
-        "each_thread_spins_alone", LL, "primitives/memory_ops.py", "@again bra POLL;", ""
+        "each_thread_spins_alone",
+        LL,
+        "primitives/memory_ops.py",
+        "setp.eq.and.u32 hit, flag1, $3, hit;\n        @hit bra DONE;\n"
+        "        sub.u32 left, left, 1;\n        setp.ne.u32 again, left, 0;\n"
+        "        @again bra POLL;\n",
+        "",
+    ),
+    "a slot that is not re-armed": Plant(
+        "slots_take_one_access",
+        SENTINEL,
+        "primitives/sentinel.py",
+        "    store_pair(address, empty, empty, wanted & (alive != 0))\n",
+        "",
+    ),
+    "a token published relaxed": Plant(
+        "publish_follows_barrier_and_fence",
+        SENTINEL,
+        "primitives/signals.py",
+        'tl.atomic_xchg(flag, value, sem="release"',
+        'tl.atomic_xchg(flag, value, sem="relaxed"',
+    ),
+    "tokens on a dead word that threads read apart": Plant(
+        "threads_part_at_no_barrier",
+        SENTINEL,
+        "primitives/sentinel.py",
+        "together = agreed(alive)",
+        "together = alive",
     ),
     "a flag published without a block-wide barrier": Plant(
         "publish_follows_barrier_and_fence",

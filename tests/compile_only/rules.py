@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 
 from tests.compile_only.builds import Build
-from tests.compile_only.cases import BARRIER, PER_ITEM
+from tests.compile_only.cases import BARRIER
 from tests.compile_only.flow import Instruction
 from tests.compile_only.uniformity import parted_at_barriers
 
 REGISTERS = 168
 """Three blocks of 128 threads still fit on a multiprocessor."""
+_ONE_MEETING = (BARRIER, "sentinel_one_shot", "sentinel_two_shot")
 EPOCH_WORDS_PER_THREAD = 4
 """512 epoch words, 128 threads."""
 
@@ -55,22 +56,26 @@ def expect(what: str, found: int, wanted: int) -> list[str]:
     return [] if found == wanted else [f"{found} {what}, not {wanted}"]
 
 
-def _is_ll(build: Build) -> bool:
-    return build.case.algorithm.startswith("ll_")
+def _slotted(build: Build) -> bool:
+    return build.case.algorithm.startswith(("ll_", "sentinel_"))
 
 
-def _signalled(build: Build) -> bool:
-    return not _is_ll(build)
+def _barriers(build: Build) -> int:
+    """Count the meetings by flags: barriers, or the sentinel's exchange of tokens."""
+    case = build.case
+    return 0 if case.algorithm.startswith("ll_") else 2 if case.algorithm not in _ONE_MEETING else 1
 
 
 def slots_take_one_access(build: Build) -> list[str]:
     """Each slot is written by one strong 128-bit store and polled by one such load."""
-    if not _is_ll(build):
+    if not _slotted(build):
         return []
     case, peers = build.case, build.case.world - 1
-    shots = 1 if case.algorithm == "ll_one_shot" else 2
-    # A receive polls once on the fast path and once in its waiting loop; one store clears slots.
-    loads, stores = 2 * shots * peers * case.per_thread, (shots * peers + 1) * case.per_thread
+    shots = 1 if case.algorithm.endswith("one_shot") else 2
+    # A receive polls once on the fast path and once in its waiting loop. One store clears LL's
+    # slots, each receive re-arms the sentinel's.
+    loads, more = 2 * shots * peers * case.per_thread, shots * peers if case.sentinel else 1
+    stores = (shots * peers + more) * case.per_thread
     text, machine = build.ptx_flow, build.sass_flow
     return [
         *expect(
@@ -87,7 +92,7 @@ def slots_take_one_access(build: Build) -> list[str]:
 
 def each_thread_spins_alone(build: Build) -> list[str]:
     """A slot's load is in a loop that holds no block-wide barrier."""
-    if not _is_ll(build):
+    if not _slotted(build):
         return []
     flow, broken = build.sass_flow, []
     for i in flow.find(LL_LOAD):
@@ -103,10 +108,9 @@ def waiting_loops_look_again(build: Build) -> list[str]:
     for i in flow.find(reads_clock):
         loop = flow.innermost_loop(i)
         waits += bool(loop)
-        if _is_ll(build):
-            polls = any(map(LL_LOAD, loop))
-        else:
-            polls = any(map(FLAG_POLL, loop)) and any(map(ACQUIRE, loop))
+        slots = any(map(LL_LOAD, loop))
+        flags = any(map(FLAG_POLL, loop)) and any(map(ACQUIRE, loop))
+        polls = (slots and _slotted(build)) or (flags and bool(_barriers(build)))
         if loop and not polls:
             broken.append(f"a loop of {len(loop)} instructions reads the clock and no flag")
     return broken if waits else ["no loop reads the clock"]
@@ -114,10 +118,10 @@ def waiting_loops_look_again(build: Build) -> list[str]:
 
 def publish_follows_barrier_and_fence(build: Build) -> list[str]:
     """Between staged data and the flag: a block-wide barrier, then a fence at system scope."""
-    if not _signalled(build):
+    barriers = _barriers(build)
+    if not barriers:
         return []
     flow, peers = build.sass_flow, build.case.world - 1
-    barriers = 2 if build.case.algorithm != BARRIER else 1
     early = flow.unseparated(ITEM_STORE, BLOCK_BARRIER, _publish)
     unfenced = flow.unseparated(BLOCK_BARRIER, FENCE, _publish)
     return [
@@ -129,10 +133,10 @@ def publish_follows_barrier_and_fence(build: Build) -> list[str]:
 
 def data_waits_for_the_block(build: Build) -> list[str]:
     """Between one thread's acquire of a flag and all threads' loads: a block-wide barrier."""
-    if not _signalled(build):
+    barriers = _barriers(build)
+    if not barriers:
         return []
-    flow = build.sass_flow
-    peers, barriers = build.case.world - 1, 2 if build.case.algorithm != BARRIER else 1
+    flow, peers = build.sass_flow, build.case.world - 1
     return [
         # One on the way in, one in the waiting loop.
         *expect("acquires", len(flow.find(ACQUIRE)), 2 * peers * barriers),
@@ -149,7 +153,7 @@ def epoch_moves_after_all_have_read_it(build: Build) -> list[str]:
         return []  # Output goes out in stores of the same width.
     flow = build.sass_flow
     # The busy word is cleared by a store of the same width.
-    stores = 1 + (EPOCH_WORDS_PER_THREAD if _is_ll(build) else 1)
+    stores = 1 + (EPOCH_WORDS_PER_THREAD if _slotted(build) else 1)
     return [
         *expect("stores of epochs and marks", len(flow.find(WORD_STORE)), stores),
         *(
@@ -189,7 +193,7 @@ def sums_are_plain(build: Build) -> list[str]:
     additions = sum(
         2 if i.opcode.endswith("x2") else 1 for i in floats if i.opcode.startswith("add")
     )
-    wanted = PER_ITEM[build.case.dtype] * (build.case.world - 1) * build.case.per_thread
+    wanted = build.case.per_item * (build.case.world - 1) * build.case.per_thread
     machine = [i for i in build.sass_flow.code if re.match(r"FFMA|FMUL|.*\.FTZ", i.opcode)]
     return [
         *(str(i) for i in floats if not known.fullmatch(i.opcode)),
@@ -215,6 +219,7 @@ def wide_items_take_one_access(build: Build) -> list[str]:
     if case.algorithm == BARRIER or not case.wide:
         return []
     loads = {"ll_one_shot": 2, "ll_two_shot": case.world, "barrier_one_shot": case.world + 1}
+    loads |= {"sentinel_one_shot": 4, "sentinel_two_shot": 2 * case.world}
     text, machine = build.ptx_flow, build.sass_flow
     # Items are loaded under their mask; addresses of arenas always.
     items = [i for i in text.find(opcode(r"ld\.global\.b64")) if text.code[i].guard]

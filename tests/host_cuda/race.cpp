@@ -1,54 +1,66 @@
 // The CUDA all-reduce on host threads: ranks x blocks x threads of one process, bits checked.
 //
-// Usage: race ROUNDS COUNT SHOTS EPOCH DEADLINE_MS. Exits 0 when every sum is right, 1 when one is
-// wrong, 2 when a lane died. Build with -DWL_WORLD=..., -fsanitize=thread.
+// Usage: race PROTOCOL ROUNDS COUNT SHOTS EPOCH DEADLINE_MS. Exits 0 when every sum is right, 1 when
+// one is wrong, 2 when a lane died. Build with -DWL_WORLD=..., -fsanitize=thread.
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <random>
 #include <utility>
 #include <vector>
 
-#include "all_reduce_ll.cuh"
+#include "all_reduce.cuh"
 
 using namespace worldline;
 
-constexpr int BLOCKS = 2, THREADS = 4;
-constexpr u64 HALF_BYTES = 1 << 14;
+constexpr int BLOCKS = 2, WORKERS = 4;
+constexpr u64 BUFFER_BYTES = 1 << 14, SENTINEL = LL + 2 * BUFFER_BYTES;
+constexpr u64 ARENA_BYTES = SENTINEL + 3 * BUFFER_BYTES;
 
-template <int RANK>
+template <class PROTOCOL, int RANK>
 void launch(const AllReduce& a, int shots) {
-  const bool loops = (shots == 1 ? a.items : a.share) > u64(BLOCKS * THREADS);
+  const bool loops = (shots == 1 ? a.items : a.share) > u64(BLOCKS * WORKERS);
   if (shots == 1 && loops)
-    all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true, true>(a);
+    all_reduce_one_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, true>(a);
   else if (shots == 1)
-    all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true, false>(a);
+    all_reduce_one_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, false>(a);
   else if (loops)
-    all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true, true>(a);
+    all_reduce_two_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, true>(a);
   else
-    all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true, false>(a);
+    all_reduce_two_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, false>(a);
 }
 
-template <int... RANKS>
+template <class PROTOCOL, int... RANKS>
 void launch_as(int rank, const AllReduce& a, int shots, std::integer_sequence<int, RANKS...>) {
-  ((rank == RANKS ? launch<RANKS>(a, shots) : void()), ...);
+  ((rank == RANKS ? launch<PROTOCOL, RANKS>(a, shots) : void()), ...);
 }
 
-int main(int, char** argv) {
-  const int rounds = std::atoi(argv[1]), count = std::atoi(argv[2]), shots = std::atoi(argv[3]);
-  const u32 epoch = u32(std::strtoul(argv[4], nullptr, 0));
-  const u64 limit_ns = std::strtoull(argv[5], nullptr, 0) * 1'000'000;
-  std::vector<std::vector<u64>> arenas(WL_WORLD, std::vector<u64>((LL + 2 * HALF_BYTES) / 8 + 2));
+template <class PROTOCOL>
+int race(char** argv, u64 region) {
+  constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, WORDS = PROTOCOL::WORDS;
+  const int rounds = std::atoi(argv[2]), count = std::atoi(argv[3]), shots = std::atoi(argv[4]);
+  const u32 epoch = u32(std::strtoul(argv[5], nullptr, 0));
+  const u64 limit_ns = std::strtoull(argv[6], nullptr, 0) * 1'000'000;
+  std::vector<std::vector<u64>> arenas(WL_WORLD, std::vector<u64>(ARENA_BYTES / 8 + 2));
   std::vector<std::vector<float>> in(WL_WORLD), out(WL_WORLD);
   std::vector<u64> base(WL_WORLD), notice(WL_WORLD);
   for (int r = 0; r < WL_WORLD; ++r) {
     base[r] = (u64(arenas[r].data()) + 15) / 16 * 16;
-    for (u32 b = 0; b < u32(MAX_BLOCKS); ++b) *epoch_word(base[r], b) = epoch;
+    for (u32 b = 0; b < u32(MAX_BLOCKS); ++b) {
+      *block_word(base[r], EPOCHS, b) = epoch;
+      *block_word(base[r], STAGES, b) = epoch << 2;
+    }
+    for (int p = 0; p < WL_WORLD; ++p) *token_word(base[r], p) = epoch << 2;
+    for (u64 at = SENTINEL; at < ARENA_BYTES; at += 8) *reinterpret_cast<u64*>(base[r] + at) = ~u64(0);
     in[r].resize(size_t(rounds) * count);
     out[r].resize(size_t(rounds) * count);
     std::mt19937 random(r);
     for (float& x : in[r]) x = float(int(random() % 2001) - 1000) / 64;
+    // Now and then two that look like an empty slot.
+    for (size_t i = 0; i + 2 <= in[r].size(); i += 2)
+      if (random() % 64 == 0) in[r][i] = in[r][i + 1] = bits_to_float(0xffffffffu);
   }
   auto rank = [&](int r) {
     std::barrier<> kernel_end(BLOCKS * THREADS);
@@ -70,11 +82,12 @@ int main(int, char** argv) {
           a.source = in[r].data() + size_t(round) * count;
           a.target = out[r].data() + size_t(round) * count;
           a.count = count;
-          a.items = (count + PER_ITEM<FLOAT32> - 1) / PER_ITEM<FLOAT32>;
+          a.items = (count + PER_ITEM<FLOAT32, WORDS> - 1) / PER_ITEM<FLOAT32, WORDS>;
           a.share = (a.items + WL_WORLD - 1) / WL_WORLD;
-          a.half = HALF_BYTES;
-          a.stride = HALF_BYTES / SLOT / shots / WL_WORLD;
-          launch_as(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
+          a.region = region;
+          a.buffer = BUFFER_BYTES;
+          a.stride = BUFFER_BYTES / SLOT / shots / WL_WORLD;
+          launch_as<PROTOCOL>(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
           kernel_end.arrive_and_wait();
         }
       });
@@ -86,11 +99,15 @@ int main(int, char** argv) {
   int wrong = 0;
   for (size_t i = 0; i < in[0].size(); ++i) {
     float sum = in[0][i];
-    for (int r = 1; r < WL_WORLD; ++r) sum += in[r][i];
-    for (int r = 0; r < WL_WORLD; ++r) wrong += out[r][i] != sum;
+    for (int r = 1; r < WL_WORLD; ++r) sum = add(sum, in[r][i]);
+    for (int r = 0; r < WL_WORLD; ++r) wrong += float_to_bits(out[r][i]) != float_to_bits(sum);
   }
   for (int r = 0; r < WL_WORLD; ++r)
     if (!lane_alive(base[r])) return 2;
   std::printf("%d wrong\n", wrong);
   return wrong != 0;
+}
+
+int main(int, char** argv) {
+  return argv[1] == std::string("ll") ? race<Ll>(argv, LL) : race<Sentinel>(argv, SENTINEL);
 }

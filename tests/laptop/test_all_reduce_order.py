@@ -55,8 +55,8 @@ def test_interleaved_calls(ranks: int, calls: int) -> None:
     ("ranks", "epoch"), [(2, 0xFFFFFFFF - 6), (4, 0xFFFFFFFF - 6), (2, 0x7FFFFFFF - 6)]
 )
 def test_across_the_epoch_wrap(ranks: int, epoch: int) -> None:
-    # Every call takes one epoch at least: the wrap, or the change of sign, is among the first.
-    arguments = (24, epoch, 40 + ranks)
+    # Two of five calls take epochs, two sentinel counts: either's wrap is among the first.
+    arguments = (36, epoch, 40 + ranks)
     for faults in worldline.spawn(check_interleaving, ranks, arguments, arena_bytes=1 << 18):
         assert faults == []
 
@@ -71,6 +71,6 @@ def check_far_slot(world: Any) -> list[int]:
 
 
 def test_wrap_leaves_no_old_flag() -> None:
-    for flags in worldline.spawn(check_far_slot, 2, arena_bytes=1 << 18):
+    for flags in worldline.spawn(check_far_slot, 2, arena_bytes=1 << 19):
         # The large calls had epochs 0xfffffffd and 0xfffffffe; the small ones could not cover them.
         assert flags == [0, 3, 4]

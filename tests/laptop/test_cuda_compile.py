@@ -16,7 +16,7 @@ from worldline.primitives.cubin_cache import Cubin, read
 
 
 def compiled(root: Path, arch: str) -> Cubin:
-    source = root / "kernels/cuda/all_reduce_ll.cu"
+    source = root / "kernels/cuda/all_reduce.cu"
     return nvrtc.compile_cubin(source, arch, ("WL_WORLD=2", "WL_RANK=1"), expressions())
 
 
@@ -45,10 +45,10 @@ def test_ranks_may_compile_at_once(
     code = (
         "import sys; from pathlib import Path; from worldline.primitives import nvrtc\n"
         "c = nvrtc.compile_cubin(Path(sys.argv[1]), 'sm_90', ('WL_WORLD=2', 'WL_RANK=0'),"
-        " ('one_shot<0, true, true>',))\n"
-        "print(len(c.code), c.names['one_shot<0, true, true>'])"
+        " ('ll_one_shot<0, true, true>',))\n"
+        "print(len(c.code), c.names['ll_one_shot<0, true, true>'])"
     )
-    source = str(repo_root / "kernels/cuda/all_reduce_ll.cu")
+    source = str(repo_root / "kernels/cuda/all_reduce.cu")
 
     def rank(_: int) -> str:
         command = [sys.executable, "-c", code, source]
@@ -65,11 +65,11 @@ def test_threads_of_a_new_process_may_compile_at_once(repo_root: Path) -> None:
         "from worldline.primitives import nvrtc\n"
         "def rank(r):\n"
         "    macros = ('WL_WORLD=8', f'WL_RANK={r}')\n"
-        "    names = ('one_shot<0, true, true>',)\n"
+        "    names = ('ll_one_shot<0, true, true>',)\n"
         "    return nvrtc.compile_cubin(Path(sys.argv[1]), 'sm_90', macros, names)\n"
         "with ThreadPoolExecutor(8) as pool: list(pool.map(rank, range(8)))\n"
     )
-    source = str(repo_root / "kernels/cuda/all_reduce_ll.cu")
+    source = str(repo_root / "kernels/cuda/all_reduce.cu")
     command = [sys.executable, "-c", code, source]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -95,7 +95,7 @@ def test_parts_are_compiled_in_processes_of_their_own(
     monkeypatch.setenv("WORLDLINE_CACHE", str(tmp_path))
     here: list[object] = []
     monkeypatch.setattr(nvrtc, "_compile_here", here.append)
-    source = repo_root / "kernels/cuda/all_reduce_ll.cu"
+    source = repo_root / "kernels/cuda/all_reduce.cu"
     parts = [[name] for name in expressions()[:2]]
     cubins = nvrtc.compile_cubins(source, "sm_90", ("WL_WORLD=2", "WL_RANK=0"), parts)
     assert here == []
@@ -112,6 +112,6 @@ def test_a_refusal_in_a_process_of_its_own_shows_the_log(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
 def test_sixteen_ranks_fit(repo_root: Path, arch: str) -> None:
-    source = repo_root / "kernels/cuda/all_reduce_ll.cu"
-    macros, part = ("WL_WORLD=16", "WL_RANK=7"), "two_shot<2, true, true>"
+    source = repo_root / "kernels/cuda/all_reduce.cu"
+    macros, part = ("WL_WORLD=16", "WL_RANK=7"), "sentinel_two_shot<2, true, true>"
     assert nvrtc.compile_cubin(source, arch, macros, [part]).names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,29 +13,47 @@ import pytest
 from worldline.primitives import nvrtc
 
 WRAP = "0xfffffffc"
+PROTOCOLS = ("ll", "sentinel")
+_ADVANCE = "store_u32(block_word(arena, offset, word), value);"
 PLANTED = {
-    "single buffer": ("ll.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
+    "single buffer": ("ll", "ll.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
     "one flag checked": (
+        "ll",
         "ll.cuh",
         "u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch",
         "u32(v.first >> 32) == epoch",
     ),
     "an epoch that does not advance": (
-        "epochs.cuh",
-        "store_u32(epoch_word(arena, word), epoch);",
-        "store_u32(epoch_word(arena, word), epoch - 1);",
+        "ll",
+        "counters.cuh",
+        _ADVANCE,
+        _ADVANCE.replace("value)", "value - 1)"),
+    ),
+    "one stage": ("sentinel", "sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage"),
+    "a slot that is not re-armed": ("sentinel", "sentinel.cuh", "    sentinel_rearm(slot);\n", ""),
+    "one word looked at": (
+        "sentinel",
+        "sentinel.cuh",
+        "v.first != EMPTY && v.second != EMPTY",
+        "v.first != EMPTY",
+    ),
+    "all ones sent as they are": (
+        "sentinel",
+        "sentinel.cuh",
+        "word == EMPTY ? other : word",
+        "other == EMPTY ? other : word",
     ),
 }
 
 
-def build(root: Path, place: Path, world: int, plant: tuple[str, str, str] | None = None) -> Path:
+def build(root: Path, place: Path, world: int, plant: tuple[str, ...] | None = None) -> Path:
     """Compile the harness for a world size, from a copy of the headers with a bug or without."""
     for folder in (root / "primitives/cuda", root / "kernels/cuda"):
         for file in folder.iterdir():
             shutil.copy(file, place / file.name)
     (place / "layout.cuh").write_text(nvrtc.layout_header())
     if plant is not None:
-        name, old, new = plant
+        _, name, old, new = plant
         text = (place / name).read_text()
         assert text.count(old) == 1, f"{name} does not hold {old!r} once"
         (place / name).write_text(text.replace(old, new))
@@ -60,12 +79,10 @@ def test_threads_agree_with_the_sum(
 ) -> None:
     require_tool("g++")
     program = build(repo_root, tmp_path, world)
-    for shots in ("1", "2"):
-        for epoch in ("0", WRAP):
-            for count in ("90", "256"):
-                done = run(program, "20", count, shots, epoch, "60000")
-                assert done.returncode == 0, done.stdout + done.stderr
-                assert "WARNING" not in done.stderr, done.stderr
+    for protocol, shots, epoch, count in product(PROTOCOLS, "12", ("0", WRAP), ("92", "256")):
+        done = run(program, protocol, "20", count, shots, epoch, "60000")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "WARNING" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("bug", PLANTED)
@@ -75,5 +92,6 @@ def test_planted_bugs_are_caught(
     require_tool("g++")
     program = build(repo_root, tmp_path, 3, PLANTED[bug])
     # One item a thread: with more, a thread is seldom a whole operation ahead of another.
-    ends = (run(program, "400", "16", "1", "0", "1000").returncode for _ in range(20))
+    protocol, count = PLANTED[bug][0], {"ll": "16", "sentinel": "32"}[PLANTED[bug][0]]
+    ends = (run(program, protocol, "400", count, "1", "0", "1000").returncode for _ in range(20))
     assert any(end in (1, 2) for end in ends)

@@ -29,7 +29,7 @@ def program() -> str:
             lines.append(f'std::printf("{name}.{field} %zu %zu\\n", {place});')
     body = "\n  ".join(lines)
     return (
-        '#include <cstddef>\n#include <cstdio>\n#include "all_reduce_ll.cuh"\n'
+        '#include <cstddef>\n#include <cstdio>\n#include "all_reduce.cuh"\n'
         f"using namespace worldline;\nint main() {{\n  {body}\n}}\n"
     )
 

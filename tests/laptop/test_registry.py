@@ -10,6 +10,7 @@ import torch
 from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
+from worldline.kernels.protocols import BARRIER
 from worldline.kernels.registry import (
     ALGORITHMS,
     Algorithm,
@@ -47,13 +48,13 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     layout = ArenaLayout(world, MINIMUM)
     whole = chunk_elements(row, request(1 << 30, world), layout)
     assert whole > 0
-    items = -(-whole // 4)
-    if row.protocol == "barrier":
-        assert items * 8 <= layout.staged_size
+    buffer, items = row.protocol.buffer(layout), -(-whole * 2 // row.protocol.item)
+    if row.protocol is BARRIER:
+        assert whole * 2 <= buffer
     elif row.shots == 1:
-        assert world * items * SLOT <= layout.half
+        assert world * items * SLOT <= buffer
     else:
-        assert -(-items // world) * world * SLOT <= layout.half // 2
+        assert -(-items // world) * world * SLOT <= buffer // 2
 
 
 def test_names_are_unique_and_kernels_exist() -> None:
@@ -78,7 +79,7 @@ def test_the_choice_explains_itself() -> None:
     text = str(explanation)
     assert "ll_two_shot" in text
     assert "1048576 bytes > 262144 bytes with 4 ranks" in text
-    assert "ll 6104" in text
+    assert "sentinel 3048" in text
     assert explanation.as_dict()["algorithm"] == "ll_two_shot"
 
 
@@ -117,6 +118,8 @@ def test_a_launch_narrower_than_a_gpu_block_is_refused_there() -> None:
         choose(on_gpu, "ll_one_shot", Launch(64, 1))
     with pytest.raises(InvalidArgument, match=r"launch.block=16: must be 32 to 512"):
         choose(on_gpu, "ll_one_shot_cuda", Launch(16, 1))
+    with pytest.raises(InvalidArgument, match=r"launch.block=512: must be 32 to 256"):
+        choose(on_gpu, "sentinel_one_shot_cuda", Launch(512, 1))
     assert choose(on_gpu, launch=Launch(64, 1)).algorithm.name == "ll_one_shot_cuda"
     assert choose(request(64, 2), launch=Launch(64, 1)).launch.block == 64
 
@@ -127,6 +130,7 @@ def test_refusals_list_every_reason() -> None:
     for row in algorithms("all_reduce"):
         assert f"{row.name}," in str(caught.value) or f"{row.name}:" in str(caught.value)
     assert str(caught.value).count("int64 is not one of") == 1
+    assert str(caught.value).count("an integer can be any pattern") == 1
     with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll_one_shot"):
         choose(request(64, 2), "ring")
 

@@ -30,6 +30,12 @@ PLANTED = {
     "own_epoch_word_only": 8,
     "no_block_barrier_before_advance": 2,
     "one_flag_checked": 8,
+    "two_stages": 60,
+    "stage_moved_by_other_operations": 60,
+    "not_re_armed": 4,
+    "relaxed_re_arm": 60,
+    "one_word_looked_at": 8,
+    "all_ones_sent": 8,
 }
 
 
@@ -61,9 +67,18 @@ def simulate(require_module: Callable[[str], None], repo_root: Path) -> Iterator
     assert process.wait(timeout=30) == 0
 
 
-@pytest.mark.parametrize(
-    ("world", "seeds"), [("mixed", 24), ("grids", 12), ("barriers", 24), ("clears", 8), ("wrap", 8)]
-)
+HELD = {
+    "mixed": 24,
+    "grids": 12,
+    "barriers": 24,
+    "clears": 8,
+    "wrap": 8,
+    "sentinels": 16,
+    "between": 16,
+}
+
+
+@pytest.mark.parametrize(("world", "seeds"), HELD.items())
 def test_the_kernels_hold(simulate: Simulate, world: str, seeds: int) -> None:
     done = simulate(seeds, world=world)
     assert done["runs"] == seeds
@@ -78,10 +93,11 @@ def test_a_planted_bug_is_caught(simulate: Simulate, bug: str, seeds: int) -> No
 
 
 def test_a_seed_replays(simulate: Simulate) -> None:
-    first = simulate(8, bug="shared_epoch_word")
+    seeds = PLANTED["shared_epoch_word"]
+    first = simulate(seeds, bug="shared_epoch_word")
     assert "--bug shared_epoch_word --seeds" in "".join(first["failures"].values())
     simulate(2, world="barriers")
-    assert simulate(8, bug="shared_epoch_word") == first
+    assert simulate(seeds, bug="shared_epoch_word") == first
 
 
 def test_every_bug_of_the_table_is_planted(

@@ -12,12 +12,20 @@ SOUND = [
     ("ll", {"E": 4}),
     ("ll", {"E": 4, "NOT_BEFORE": 1}),
     ("barrier", {"E": 2}),
+    ("sentinel", {"E": 7}),
 ]
 BROKEN = [
     ("ll", {"E": 3, "BUFFERS": 1}, "invalid end state"),
     ("ll", {"E": 3, "BUFFERS": 1, "NOT_BEFORE": 1}, "assertion violated (data"),
     ("barrier", {"E": 2, "EQUALITY": 1}, "invalid end state"),
     ("barrier", {"E": 2, "ONE_BARRIER": 1}, "assertion violated (staged"),
+    ("sentinel", {"E": 5, "STAGES": 2}, "invalid end state"),
+    ("sentinel", {"E": 5, "STAGES": 1}, "assertion violated (slot"),
+    ("sentinel", {"E": 5, "RELAXED": 1}, "invalid end state"),
+    ("sentinel", {"E": 5, "NO_TOKEN_WAIT": 1}, "invalid end state"),
+    ("sentinel", {"E": 5, "BEHIND": 2}, "invalid end state"),
+    ("sentinel", {"E": 5, "EQUALITY": 1}, "invalid end state"),
+    ("sentinel", {"E": 5, "REARM_NEXT": 1}, "invalid end state"),
 ]
 
 

@@ -15,6 +15,7 @@ import pytest
 from worldline.primitives import watchdog
 from worldline.primitives.errors import CollectiveAborted
 from worldline.primitives.lane import Lane
+from worldline.primitives.layout import MINIMUM, ArenaLayout
 from worldline.primitives.watchdog import PERIOD_SECONDS, Watchdog
 
 LATE = """
@@ -134,7 +135,12 @@ def test_a_fault_that_cannot_be_read_aborts_too(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_recovery_is_no_fault_to_report() -> None:
-    arena = SimpleNamespace(clear=lambda: None, dead=lambda: False)
+    arena = SimpleNamespace(
+        clear=lambda: None,
+        dead=lambda: False,
+        layout=ArenaLayout(2, MINIMUM),
+        fill_words=lambda offset, value, words: None,
+    )
     lane = Lane(object(), arena, 0, 2, 1.0)  # type: ignore[arg-type]
     lane.reset()
     assert not lane.alive

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 
 from tests.simulator.planting import Edit, planted
 from tests.simulator.scenario import Scenario
-from tests.simulator.worlds import barriers, clears, grids, one_shots, wrap
+from tests.simulator.worlds import (
+    barriers,
+    between,
+    clears,
+    grids,
+    one_shots,
+    sentinels,
+    wrap,
+)
 from worldline.kernels import all_reduce_barrier, all_reduce_ll
-from worldline.primitives import epochs, ll, signals
+from worldline.primitives import epochs, ll, sentinel, signals
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,14 @@ _MEET = (
     "    alive = barrier(block, arrive{}, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
 )
 _FIRST, _SECOND = _MEET.format(""), _MEET.format(" + 1")
+_ADVANCE = "    tl.store(pointer + word, epoch + word * 0, mask=word < MAX_BLOCKS)\n"
+_ADVANCE_STAGE = """    stages = (arena + layout.STAGES).to(tl.pointer_type(tl.int32))
+    stage = tl.load(stages + block)
+    tl.debug_barrier()
+    stage = (stage & ~3) | tl.where((stage & 3) == 2, 0, (stage & 3) + 1)
+    tl.store(stages + word, stage + word * 0, mask=word < MAX_BLOCKS)
+"""
+_REARM = "    store_pair(address, empty, empty, wanted & (alive != 0))\n"
 _ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
 
 BUGS = {
@@ -110,6 +126,20 @@ BUGS = {
     ),
     "no_block_barrier_before_advance": Bug(
         epochs.advance_epoch, (("    tl.debug_barrier()\n", ""),), one_shots
+    ),
+    "two_stages": Bug(
+        sentinel.begin_stage,
+        (("(word & 3) == 2, word + 2, word + 5", "(word & 3) == 1, word + 3, word + 5"),),
+        sentinels,
+    ),
+    "stage_moved_by_other_operations": Bug(
+        epochs.advance_epoch, ((_ADVANCE, _ADVANCE + _ADVANCE_STAGE),), between
+    ),
+    "not_re_armed": Bug(sentinel.sentinel_recv, ((_REARM, ""),), sentinels),
+    "relaxed_re_arm": Bug(signals.put_signal, (('sem="release"', 'sem="relaxed"'),), sentinels),
+    "one_word_looked_at": Bug(sentinel._missing, ((" | (word1 == _EMPTY)", ""),), sentinels),
+    "all_ones_sent": Bug(
+        sentinel._sendable, (("tl.where(word == _EMPTY, other, word)", "word"),), sentinels
     ),
     "one_flag_checked": Bug(
         ll._missing, ((" | ((word1 >> 32).to(tl.int32) != epoch)", ""),), one_shots

@@ -121,8 +121,13 @@ class Simulation:
     def _fill_arenas(self) -> None:
         epochs = self._by_rank[:, places.EPOCHS : places.ROUNDS].view(np.uint32)
         epochs[:] = self.scenario.epoch & 0xFFFFFFFF
+        # The sentinel's count has 30 bits, and wraps with the epochs here.
+        count = self.scenario.epoch << 2 & 0xFFFFFFFF
+        self._by_rank[:, places.STAGES : places.FLAGS].view(np.uint32)[:] = count
+        self._by_rank[:, places.TOKENS : places.LL].view(np.uint32)[:] = count
+        self._by_rank[:, self._layout.sentinel : self._layout.staged] = 0xFF
         if self.scenario.stale_slots:
-            slots = self._by_rank[:, places.LL : self._layout.staged].view(np.uint32)
+            slots = self._by_rank[:, places.LL : self._layout.sentinel].view(np.uint32)
             halves = slots.reshape(self.scenario.world, 2, -1, 2)
             halves[..., 0] = GARBAGE
             halves[:, 0, :, 1], halves[:, 1, :, 1] = 2, 3
@@ -169,6 +174,9 @@ class Simulation:
 
     def _tensor(self, call: Call) -> torch.Tensor:
         whole = torch.randn(call.offset + call.count, generator=self._data).to(call.dtype)
+        if self.rng.random() < 0.3:
+            # The first items look like empty sentinel slots.
+            reference.bits(whole)[: call.offset + 4] = -1
         # Kernels take bare addresses: this keeps the memory.
         self._tensors.append(whole)
         return whole[call.offset :]
@@ -186,6 +194,7 @@ class Simulation:
                 )
 
     def _check_epochs(self) -> None:
-        words = self._by_rank[:, places.EPOCHS : places.ROUNDS].view(np.uint32)
-        if (words != words[0, 0]).any():
-            raise ProtocolError(f"epochs out of step: {np.unique(words)} in the ranks' words")
+        for first, end in ((places.EPOCHS, places.ROUNDS), (places.STAGES, places.FLAGS)):
+            words = self._by_rank[:, first:end].view(np.uint32)
+            if (words != words[0, 0]).any():
+                raise ProtocolError(f"epochs out of step: {np.unique(words)} in the ranks' words")

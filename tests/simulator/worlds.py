@@ -9,7 +9,8 @@ import torch
 from tests.simulator.scenario import Call, Scenario
 
 LL_NAMES = ("ll_one_shot", "ll_two_shot")
-NAMES = (*LL_NAMES, "barrier_one_shot")
+SENTINEL_NAMES = ("sentinel_one_shot", "sentinel_two_shot")
+NAMES = (*LL_NAMES, *SENTINEL_NAMES, "barrier_one_shot")
 DTYPES = (torch.float32, torch.float32, torch.float16, torch.bfloat16)
 BEFORE_WRAP = 0xFFFFFFFF
 CHUNKED = 1700
@@ -28,8 +29,21 @@ def barriers(seed: str) -> Scenario:
     return _repeated("barrier_one_shot", random.Random(seed))
 
 
-def _repeated(name: str, rng: random.Random) -> Scenario:
-    calls = tuple(Call(name, rng.randint(1, 16)) for _ in range(4))
+def sentinels(seed: str) -> Scenario:
+    """Small sentinel calls one after another, each stage more than twice."""
+    return _repeated("sentinel_one_shot", random.Random(seed), 7)
+
+
+def between(seed: str) -> Scenario:
+    """Few sentinel calls, each with LL calls in between."""
+    rng = random.Random(seed)
+    names = ("sentinel_one_shot", "ll_one_shot", "ll_one_shot")
+    calls = tuple(Call(names[i % 3], rng.randint(1, 8)) for i in range(10))
+    return Scenario(rng.choice((2, 3)), calls)
+
+
+def _repeated(name: str, rng: random.Random, times: int = 4) -> Scenario:
+    calls = tuple(Call(name, rng.randint(1, 16)) for _ in range(times))
     return Scenario(rng.choice((2, 3)), calls)
 
 
@@ -87,4 +101,12 @@ def clears(seed: str) -> Scenario:
     return Scenario(2, calls, epoch=BEFORE_WRAP - 3)
 
 
-WORLDS = {"mixed": mixed, "wrap": wrap, "clears": clears, "grids": grids, "barriers": barriers}
+WORLDS = {
+    "mixed": mixed,
+    "wrap": wrap,
+    "clears": clears,
+    "grids": grids,
+    "barriers": barriers,
+    "sentinels": sentinels,
+    "between": between,
+}

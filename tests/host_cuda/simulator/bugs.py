@@ -28,10 +28,11 @@ class Bug(NamedTuple):
     seeds: int
 
 
-_ADVANCE = "store_u32(epoch_word(arena, word), epoch);"
+_ADVANCE = "store_u32(block_word(arena, offset, word), value);"
 _MEET = "  block_barrier();\n  const u32 grid = grid_blocks();\n"
 _CLEARED = "  block_barrier();\n  fence_system();\n"
 _ONE_SHOT_WAIT = "  exchange.wait(items, count, source, target);\n"
+_COUNTED = "    advance_words(own, PROTOCOL::COUNTER, protocol.number());\n"
 _MARK = "exchange_u32(busy, 1)"
 
 BUGS = {
@@ -44,18 +45,18 @@ BUGS = {
         20,
     ),
     "epoch_does_not_advance": Bug(
-        "epochs.cuh", _ADVANCE, _ADVANCE.replace("epoch)", "epoch - 1)"), "small", 4
+        "counters.cuh", _ADVANCE, _ADVANCE.replace("value)", "value - 1)"), "small", 4
     ),
     "no_block_barrier_before_advance": Bug(
-        "epochs.cuh", _MEET, _MEET.replace("  block_barrier();\n", ""), "small", 4
+        "counters.cuh", _MEET, _MEET.replace("  block_barrier();\n", ""), "small", 4
     ),
     "own_epoch_word_only": Bug(
-        "epochs.cuh", "word < MAX_BLOCKS; word +=", "word < grid; word +=", "grids", 4
+        "counters.cuh", "word < MAX_BLOCKS; word +=", "word < grid; word +=", "grids", 4
     ),
     "shared_epoch_word": Bug(
-        "all_reduce_ll.cuh",
-        "word(epoch_word(own, block_index()))",
-        "word(epoch_word(own, 0 * block_index()))",
+        "exchange.cuh",
+        "word(block_word(own, PROTOCOL::COUNTER, block_index()))",
+        "word(block_word(own, PROTOCOL::COUNTER, 0))",
         "grids",
         4,
     ),
@@ -84,13 +85,59 @@ BUGS = {
         "epochs.cuh", _CLEARED, "  fence_system();\n  block_barrier();\n", "clears", 160
     ),
     "two_shot_without_token": Bug(
-        "all_reduce_ll.cuh",
+        "all_reduce.cuh",
         "return holds(owner, item) || (thread_index() == 0 && item == 0);",
         "return holds(owner, item);",
         "mixed",
         60,
     ),
-    "no_wait_for_predecessor": Bug("all_reduce_ll.cuh", _ONE_SHOT_WAIT, "", "small", 4),
+    "no_wait_for_predecessor": Bug("all_reduce.cuh", _ONE_SHOT_WAIT, "", "small", 4),
+    "one_stage": Bug("sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage", "sentinel", 30),
+    "two_stages": Bug(
+        "sentinel.cuh",
+        "(word & 3) == 2 ? word + 2 : word + 5",
+        "(word & 3) == 1 ? word + 3 : word + 5",
+        "sentinel",
+        20,
+    ),
+    "stage_moved_by_other_operations": Bug(
+        "exchange.cuh",
+        _COUNTED,
+        _COUNTED
+        + """    if (PROTOCOL::HELPERS == 0) {
+      const u32 stage = load_u32(block_word(own, STAGES, block_index()));
+      advance_words(own, STAGES, (stage & ~3u) | (stage_after(stage) & 3));
+    }
+""",
+        "between",
+        8,
+    ),
+    "not_re_armed": Bug("sentinel.cuh", "    sentinel_rearm(slot);\n", "", "sentinel", 4),
+    "next_stage_re_armed": Bug(
+        "sentinel.cuh",
+        "    sentinel_rearm(slot);\n",
+        "    sentinel_rearm(slot + ((count & 3) == 2 ? -2 : 1) * (long long)stage);\n",
+        "sentinel",
+        4,
+    ),
+    "relaxed_re_arm": Bug(
+        "tokens.cuh", "store_release_u32(token_word", "store_u32(token_word", "sentinel", 20
+    ),
+    "token_too_old": Bug("tokens.cuh", "token - STEP,", "token - 2 * STEP,", "sentinel", 60),
+    "one_word_looked_at": Bug(
+        "sentinel.cuh",
+        "v.first != EMPTY && v.second != EMPTY",
+        "v.first != EMPTY",
+        "sentinel",
+        20,
+    ),
+    "all_ones_sent": Bug(
+        "sentinel.cuh",
+        "word == EMPTY ? other : word",
+        "other == EMPTY ? other : word",
+        "sentinel",
+        20,
+    ),
     "busy_mark_not_cleared": Bug("overlap.cuh", "store_u32(busy, 0)", "(void)busy", "small", 4),
     "busy_mark_by_every_thread": Bug(
         "overlap.cuh", f"thread_index() == 0 ? {_MARK} : 0", _MARK, "small", 20

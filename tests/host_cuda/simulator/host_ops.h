@@ -21,6 +21,8 @@ inline u64 clock_ns() { return simulator::clock_ns(); }
 
 inline u32 load_u32(const u32* p) { return u32(simulator::load(u64(p), 4)); }
 inline u64 load_u64(const u64* p) { return simulator::load(u64(p), 8); }
+inline u32 load_acquire_u32(const u32* p) { return simulator::load_acquire(u64(p)); }
+inline void store_release_u32(u32* p, u32 v) { simulator::store_release(u64(p), 4, v); }
 inline void store_u64(u64* p, u64 v) { simulator::store(u64(p), 8, v); }
 inline void store_release_u64(u64* p, u64 v) { simulator::store_release(u64(p), 8, v); }
 inline u64 exchange_u64(u64* p, u64 v) { return simulator::exchange(u64(p), 8, v); }

@@ -1,32 +1,44 @@
 // The real kernels, for worlds of 2 and 3: the only unit that sees the headers under test.
-#include "all_reduce_ll.cuh"
+#include "all_reduce.cuh"
 
 using namespace worldline;
 
-template <int RANK, int WORLD, bool WIDE, bool LOOPS>
+template <class PROTOCOL, int RANK, int WORLD, bool WIDE, bool LOOPS>
 void with_form(const AllReduce& a, int shots) {
   if (shots == 1)
-    all_reduce_ll_one_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
+    all_reduce_one_shot<PROTOCOL, RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
   else
-    all_reduce_ll_two_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
+    all_reduce_two_shot<PROTOCOL, RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
 }
 
 // The form without loops where there is a thread for every item, as the launcher does.
-template <int RANK, int WORLD, bool WIDE>
+template <class PROTOCOL, int RANK, int WORLD, bool WIDE>
 void with_width(const AllReduce& a, int shots) {
-  if ((shots == 1 ? a.items : a.share) > u64(grid_blocks()) * block_threads())
-    with_form<RANK, WORLD, WIDE, true>(a, shots);
+  if ((shots == 1 ? a.items : a.share) > u64(grid_blocks()) * (block_threads() - PROTOCOL::HELPERS))
+    with_form<PROTOCOL, RANK, WORLD, WIDE, true>(a, shots);
   else
-    with_form<RANK, WORLD, WIDE, false>(a, shots);
+    with_form<PROTOCOL, RANK, WORLD, WIDE, false>(a, shots);
 }
 
-template <int RANK, int WORLD>
-void as_rank(const AllReduce& a, const simulator::Kernel& kernel) {
+template <class PROTOCOL, int RANK, int WORLD>
+void as_rank(AllReduce& a, const simulator::Kernel& kernel) {
   if (kernel.rank != RANK || kernel.world != WORLD) return;
-  if (kernel.wide)
-    with_width<RANK, WORLD, true>(a, kernel.shots);
+  constexpr int PER = PER_ITEM<FLOAT32, PROTOCOL::WORDS>;
+  a.items = (kernel.count + PER - 1) / PER;
+  a.share = (a.items + kernel.world - 1) / kernel.world;
+  if (kernel.wide && kernel.count % PER == 0)
+    with_width<PROTOCOL, RANK, WORLD, true>(a, kernel.shots);
   else
-    with_width<RANK, WORLD, false>(a, kernel.shots);
+    with_width<PROTOCOL, RANK, WORLD, false>(a, kernel.shots);
+}
+
+template <class PROTOCOL>
+void over(AllReduce& a, const simulator::Kernel& kernel) {
+  as_rank<PROTOCOL, 0, 2>(a, kernel);
+  as_rank<PROTOCOL, 1, 2>(a, kernel);
+  as_rank<PROTOCOL, 0, 3>(a, kernel);
+  as_rank<PROTOCOL, 1, 3>(a, kernel);
+  as_rank<PROTOCOL, 2, 3>(a, kernel);
 }
 
 void simulator::run(const Kernel& kernel) {
@@ -40,14 +52,12 @@ void simulator::run(const Kernel& kernel) {
   a.source = kernel.source;
   a.target = kernel.target;
   a.count = kernel.count;
-  a.items = (kernel.count + PER_ITEM<FLOAT32> - 1) / PER_ITEM<FLOAT32>;
-  a.share = (a.items + kernel.world - 1) / kernel.world;
-  a.half = kernel.half;
-  a.stride = kernel.half / SLOT / kernel.shots / kernel.world;
+  a.region = kernel.region;
+  a.buffer = kernel.buffer;
+  a.stride = kernel.buffer / SLOT / kernel.shots / kernel.world;
   a.launch_point = kernel.launch_point;
-  as_rank<0, 2>(a, kernel);
-  as_rank<1, 2>(a, kernel);
-  as_rank<0, 3>(a, kernel);
-  as_rank<1, 3>(a, kernel);
-  as_rank<2, 3>(a, kernel);
+  if (kernel.sentinel)
+    over<Sentinel>(a, kernel);
+  else
+    over<Ll>(a, kernel);
 }

@@ -1,6 +1,7 @@
 // Litmus tests of the simulated memory alone: litmus NAME prints each outcome that seeds show.
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 
@@ -13,37 +14,55 @@ void simulator::fail(const std::string& what) { throw Failure{what}; }
 
 namespace {
 
-// Two blocks of different ranks; the left one has two threads.
+const u64 DATA = arena_base(1) + u64(worldline::LL), FLAG = DATA + 64;
+
+// A kernel of one block and two threads.
+struct Block {
+  Team team{};
+  Observer first{&team, {}, {}}, second{&team, {}, {}};
+};
+
+// Three kernels of rank 0, which run one after another, and one of its peer.
 struct World {
-  explicit World(u64 seed)
-      : random(seed), memory(2, random), floors(memory.places()), left{}, right{} {
-    int rank = 0;
-    for (Team* team : {&left, &right}) {
-      team->rank = rank++;
-      team->before = &floors;
-      team->under_way.resize(2);
-      team->waiting.resize(2);
+  explicit World(u64 seed) : random(seed), memory(2, random) {
+    for (Past* past : {&nothing, &pasts[0], &pasts[1]}) past->floors.resize(memory.places());
+    for (Block* block : blocks) {
+      block->team.rank = block == &peer;
+      block->team.before = &pasts[block->team.rank];
+      block->team.under_way.resize(2);
+      block->team.waiting.resize(2);
     }
-    first.team = second.team = &left;
-    reader.team = &right;
   }
   void store(Observer& who, u64 at, u64 value) { memory.store(who, at, 8, value); }
   u64 load(Observer& who, u64 at) { return memory.load(who, at, 8); }
-  void meet() { memory.barrier(left, {&first, &second}); }
+  u64 exchange(Observer& who, u64 at, u64 value) { return memory.exchange(who, at, 8, value); }
+  u64 newest(u64 at) { return memory.newest(at, 8); }
+  void meet() { memory.barrier(one.team, {&first, &second}); }
+  void end(Block& block) {
+    memory.finish(block.team, {&block.first, &block.second}, pasts[block.team.rank]);
+  }
   void time() {
-    for (Team* team : {&left, &right})
-      while (team->waiting[1] > 0 && random.chance(0.7))
-        memory.drain(*team, 1, 1 + u32(random.below(2)), random.chance(0.5));
+    while (random.chance(0.8)) {
+      Team& team = blocks[random.below(4)]->team;
+      if (team.waiting[1] > 0) memory.drain(team, 1, 1 + u32(random.below(2)), random.chance(0.5));
+    }
+  }
+  u64 at_last(u64 at) {
+    for (int round = 0; round < 50; ++round) time();
+    for (const Block* block : blocks)
+      if (block->team.waiting[1] > 0) fail("a store remains under way");
+    return newest(at);
   }
 
   Random random;
   Memory memory;
-  std::vector<u32> floors;
-  Team left, right;
-  Observer first{}, second{}, reader{};
+  Past nothing, pasts[2];
+  Block one, two, three, peer;
+  Block* const blocks[4] = {&one, &two, &three, &peer};
+  Observer &first = one.first, &second = one.second;
+  Observer &next = two.first, &mate = two.second, &last = three.first, &reader = peer.first;
 };
 
-const u64 DATA = arena_base(1) + u64(worldline::LL), FLAG = DATA + 64;
 using Shown = std::string;
 
 Shown shown(u64 a, u64 b) { return std::to_string(a) + std::to_string(b); }
@@ -53,6 +72,7 @@ Shown message(World& world, Observer& flagger, const char* between) {
   world.store(world.first, DATA, 1);
   for (const char* step = between; *step; ++step) {
     if (*step == 'b') world.meet();
+    if (*step == 'e') world.end(world.one);
     if (*step == 'f') world.memory.fence(world.first);
     if (*step == 'F') world.memory.fence(flagger);
   }
@@ -61,53 +81,180 @@ Shown message(World& world, Observer& flagger, const char* between) {
   else
     world.store(flagger, FLAG, 1);
   world.time();
-  return shown(world.memory.newest(FLAG, 8), world.memory.newest(DATA, 8));
+  return shown(world.newest(FLAG), world.newest(DATA));
 }
 
-Shown run(const std::string& name, u64 seed) {
-  World world(seed);
-  if (name == "relaxed") return message(world, world.first, "");
-  if (name == "release") return message(world, world.first, "r");
-  if (name == "fence") return message(world, world.first, "f");
-  if (name == "fence_after_barrier") return message(world, world.second, "bF");
-  if (name == "fence_before_barrier") return message(world, world.second, "fFb");
-  if (name == "no_barrier") return message(world, world.second, "F");
-  world.store(world.first, DATA, 1);
-  if (name == "coherence") {
-    world.time();
-    const u64 before = world.load(world.reader, DATA);
-    return shown(before, world.load(world.reader, DATA));
-  }
-  if (name == "own_store") {
-    world.time();
-    return shown(world.load(world.first, DATA), 0);
-  }
-  if (name == "block_barrier") {
-    world.meet();
-    world.time();
-    return shown(world.load(world.second, DATA), 0);
-  }
-  if (name == "store_buffers") {
-    world.store(world.reader, FLAG, 1);
-    world.time();
-    return shown(world.load(world.first, FLAG), world.load(world.reader, DATA));
-  }
-  if (name == "exchange") {
-    const u64 found = world.memory.exchange(world.reader, FLAG, 8, 1);
-    return shown(found, world.memory.exchange(world.second, FLAG, 8, 1));
-  }
-  if (name == "kernel_end") {
-    world.memory.finish(world.left, {&world.first, &world.second}, world.floors);
-    return shown(world.load(world.reader, DATA), 0);
-  }
-  fail("no litmus test is named " + name);
+// What a thread loads, and some time later the same or another.
+Shown loads(World& world, Observer& before, Observer& after) {
+  world.time();
+  const u64 found = world.load(before, DATA);
+  world.time();
+  return shown(found, world.load(after, DATA));
 }
+
+// The first kernel stores data and ends.
+void store_and_end(World& world) {
+  world.store(world.first, DATA, 1);
+  world.end(world.one);
+}
+
+// So does the second.
+void store_and_end_twice(World& world) {
+  store_and_end(world);
+  world.time();
+  world.store(world.next, DATA, 2);
+  world.time();
+  world.end(world.two);
+}
+
+const std::map<std::string, Shown (*)(World&)> TESTS = {
+    {"relaxed", [](World& world) { return message(world, world.first, ""); }},
+    {"release", [](World& world) { return message(world, world.first, "r"); }},
+    {"fence", [](World& world) { return message(world, world.first, "f"); }},
+    {"fence_after_barrier", [](World& world) { return message(world, world.second, "bF"); }},
+    {"fence_before_barrier", [](World& world) { return message(world, world.second, "fFb"); }},
+    {"no_barrier", [](World& world) { return message(world, world.second, "F"); }},
+    {"coherence",
+     [](World& world) {
+       world.store(world.first, DATA, 1);
+       return loads(world, world.reader, world.reader);
+     }},
+    {"own_store",
+     [](World& world) {
+       world.store(world.first, DATA, 1);
+       return loads(world, world.first, world.first);
+     }},
+    {"block_barrier",
+     [](World& world) {
+       world.store(world.first, DATA, 1);
+       world.meet();
+       return loads(world, world.second, world.second);
+     }},
+    {"store_buffers",
+     [](World& world) {
+       world.store(world.first, DATA, 1);
+       world.store(world.reader, FLAG, 1);
+       world.time();
+       return shown(world.load(world.first, FLAG), world.load(world.reader, DATA));
+     }},
+    {"exchange",
+     [](World& world) {
+       const u64 found = world.exchange(world.reader, FLAG, 1);
+       return shown(found, world.exchange(world.second, FLAG, 1));
+     }},
+
+    // Kernels' ends: what a peer may find.
+    {"end", [](World& world) { return message(world, world.next, "e"); }},
+    {"end_fence", [](World& world) { return message(world, world.next, "eF"); }},
+    {"end_release", [](World& world) { return message(world, world.next, "er"); }},
+    {"fence_end", [](World& world) { return message(world, world.next, "fe"); }},
+    {"fence_flag_end",
+     [](World& world) {
+       world.store(world.first, DATA, 1);
+       world.memory.fence(world.first);
+       world.store(world.first, FLAG, 1);
+       world.end(world.one);
+       world.time();
+       return shown(world.newest(FLAG), world.newest(DATA));
+     }},
+    {"end_peer",
+     [](World& world) {
+       store_and_end(world);
+       return loads(world, world.reader, world.reader);
+     }},
+    {"end_store",
+     [](World& world) {
+       store_and_end(world);
+       world.store(world.next, DATA, 2);
+       world.time();
+       const u64 found = world.newest(DATA);
+       return shown(found, world.at_last(DATA));
+     }},
+    {"ends_fence",
+     [](World& world) {
+       store_and_end_twice(world);
+       world.memory.fence(world.last);
+       world.store(world.last, FLAG, 1);
+       world.time();
+       return shown(world.newest(FLAG), world.newest(DATA));
+     }},
+
+    // Kernels' ends: what later kernels find.
+    {"end_load",
+     [](World& world) {
+       store_and_end(world);
+       return loads(world, world.next, world.mate);
+     }},
+    {"end_own_store",
+     [](World& world) {
+       store_and_end(world);
+       world.store(world.next, DATA, 2);
+       return loads(world, world.next, world.mate);
+     }},
+    {"end_seen",
+     [](World& world) {
+       world.store(world.reader, DATA, 1);
+       world.time();
+       const u64 found = world.load(world.second, DATA);
+       world.end(world.one);
+       return shown(found, world.load(world.next, DATA));
+     }},
+    {"end_last_store",
+     [](World& world) {
+       world.store(world.first, DATA, 2);
+       store_and_end(world);
+       return loads(world, world.next, world.mate);
+     }},
+    {"ends_load",
+     [](World& world) {
+       store_and_end_twice(world);
+       return loads(world, world.last, world.last);
+     }},
+    {"ends_exchange",
+     [](World& world) {
+       store_and_end_twice(world);
+       const u64 found = world.exchange(world.last, DATA, 3);
+       return shown(found, world.at_last(DATA));
+     }},
+    {"end_fence_exchange",
+     [](World& world) {
+       store_and_end(world);
+       world.memory.fence(world.next);
+       world.exchange(world.next, FLAG, 1);
+       return shown(world.newest(FLAG), world.newest(DATA));
+     }},
+    {"fence_end_exchange",
+     [](World& world) {
+       world.store(world.first, DATA, 1);
+       world.memory.fence(world.first);
+       world.store(world.first, FLAG, 1);
+       world.end(world.one);
+       const u64 found = world.exchange(world.next, FLAG, 2);
+       return shown(found, world.newest(DATA));
+     }},
+    {"overlap",
+     [](World& world) {
+       world.two.team.before = &world.nothing;
+       store_and_end_twice(world);
+       const u64 found = world.load(world.last, DATA);
+       return shown(found, world.at_last(DATA));
+     }},
+    {"overlap_load",
+     [](World& world) {
+       world.two.team.before = &world.nothing;
+       store_and_end(world);
+       return loads(world, world.next, world.next);
+     }},
+};
 
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count != 2) return 2;
   std::set<Shown> outcomes;
-  for (u64 seed = 0; seed < 400; ++seed) outcomes.insert(run(arguments[1], seed));
+  for (u64 seed = 0; seed < 400; ++seed) {
+    World world(seed);
+    outcomes.insert(TESTS.at(arguments[1])(world));
+  }
   for (const Shown& outcome : outcomes) std::printf("%s\n", outcome.c_str());
 }

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <string>
+#include <utility>
 
 #include "failure.h"
 
@@ -48,7 +49,7 @@ std::vector<Memory::Value>& Memory::history(u32 place, int bytes) {
 }
 
 u32 Memory::floor(const Observer& who, u32 place) const {
-  u32 lowest = (*who.team->before)[place];
+  u32 lowest = who.team->before->floors[place];
   const Floors &block = who.team->known, &own = who.known;
   if (const auto found = block.find(place); found != block.end())
     lowest = std::max(lowest, found->second);
@@ -58,22 +59,22 @@ u32 Memory::floor(const Observer& who, u32 place) const {
 }
 
 bool Memory::newer(const Observer& who, u32 place, u32 floor) const {
-  return histories_[place].size() > floor + 1 && !own_pending(who, place);
+  return histories_[place].size() > floor + 1 && !pending_for(who, place);
 }
 
 // The last store to a place that the thread sees before it is visible to all.
-const Pending* Memory::own_pending(const Observer& who, u32 place) const {
-  const auto found = who.team->buffer.find(place);
-  if (found == who.team->buffer.end()) return nullptr;
-  for (auto pending = found->second.rbegin(); pending != found->second.rend(); ++pending)
-    if ((*pending)->by == &who || (*pending)->covered) return pending->get();
-  return nullptr;
+const Pending* Memory::pending_for(const Observer& who, u32 place) const {
+  const auto& buffer = who.team->buffer;
+  if (const auto found = buffer.find(place); found != buffer.end())
+    for (auto pending = found->second.rbegin(); pending != found->second.rend(); ++pending)
+      if ((*pending)->by == &who || (*pending)->covered) return pending->get();
+  return who.team->before->last(place).get();
 }
 
 u64 Memory::load(Observer& who, u64 address, int bytes) {
   const u32 place = place_of(address);
   Team& team = *who.team;
-  if (const Pending* own = own_pending(who, place)) return own->value;
+  if (const Pending* pending = pending_for(who, place)) return pending->value;
   const std::vector<Value>& values = history(place, bytes);
   const u32 last = u32(values.size() - 1);
   if (last == 0) return values[0].bits;
@@ -99,11 +100,11 @@ void Memory::store_release(Observer& who, u64 address, int bytes, u64 value) {
 u64 Memory::exchange(Observer& who, u64 address, int bytes, u64 value) {
   const u32 place = place_of(address);
   Team& team = *who.team;
-  if (who.fence)
-    for (const auto& earlier : who.fence->before) force(team, earlier);
+  if (who.fence) force(*who.fence);
+  if (const auto last = team.before->last(place)) force(*last);
   while (team.buffer.contains(place)) {
     const std::shared_ptr<Pending> own = team.buffer[place].back();
-    force(team, own);
+    force(*own);
   }
   const u64 old = history(place, bytes).back().bits;
   append(who, place, value);
@@ -124,25 +125,31 @@ void Memory::barrier(Team& team, const std::vector<Observer*>& members) {
   }
 }
 
-void Memory::drain(Team& team, int arena, u32 count, bool of_one_thread) {
+bool Memory::drain(Team& team, int arena, u32 count, bool of_one_thread) {
   auto& list = team.under_way[arena];
   std::erase_if(list, [](const auto& pending) { return pending->visible; });
-  for (size_t left = list.size(); left > 1; --left)
-    std::swap(list[left - 1], list[random_.below(left)]);
-  const Observer* by = list[0]->by;
-  for (const auto& pending : list) {
-    if (count == 0) break;
-    if (pending->visible || (of_one_thread && pending->by != by)) continue;
+  bool any = false;
+  for (size_t tried = 0; tried < list.size() && count > 0; ++tried) {
+    std::swap(list[tried], list[tried + random_.below(list.size() - tried)]);
+    const auto& pending = list[tried];
+    if (pending->visible || (of_one_thread && pending->by != list[0]->by)) continue;
     --count;
     const auto& oldest = team.buffer[pending->place].front();
-    if (!oldest->after || oldest->after->open()) make_visible(team, pending->place);
+    if (!oldest->may_become_visible()) continue;
+    make_visible(team, pending->place);
+    any = true;
   }
+  return any;
 }
 
-void Memory::finish(Team& team, const std::vector<Observer*>& members, std::vector<u32>& floors) {
-  while (!team.buffer.empty()) make_visible(team, team.buffer.begin()->first);
+void Memory::finish(Team& team, const std::vector<Observer*>& members, Past& past) {
   barrier(team, members);
-  for (const auto& [place, index] : team.known) floors[place] = std::max(floors[place], index);
+  for (const auto& [place, index] : team.known)
+    past.floors[place] = std::max(past.floors[place], index);
+  // Later kernels must agree on an order even where blocks or overlapping kernels had none.
+  for (auto& [place, stores] : team.buffer)
+    stores.front()->behind = std::exchange(past.left[place], stores.back());
+  team.part_of = &past;
 }
 
 std::shared_ptr<Fence> Memory::everything_before(Observer& who) {
@@ -150,6 +157,7 @@ std::shared_ptr<Fence> Memory::everything_before(Observer& who) {
   for (const auto& [place, stores] : who.team->buffer)
     for (const auto& pending : stores)
       if (pending->by == &who || pending->covered) fence->before.push_back(pending);
+  for (const auto& [place, pending] : who.team->before->left) fence->before.push_back(pending);
   return fence;
 }
 
@@ -158,19 +166,25 @@ void Memory::enqueue(Observer& who, u64 address, int bytes, u64 value,
   const u32 place = place_of(address);
   Team& team = *who.team;
   history(place, bytes);
-  auto pending = std::make_shared<Pending>(Pending{&who, place, value, std::move(after)});
+  auto pending = std::make_shared<Pending>(
+      Pending{&who, place, value, std::move(after), team.before->last(place)});
   team.buffer[place].push_back(pending);
   team.under_way[arena_of(place)].push_back(pending);
   ++team.waiting[arena_of(place)];
   if (offset_of(place) >= u32(LL)) team.sent |= 1u << arena_of(place);
 }
 
-void Memory::force(Team& team, const std::shared_ptr<Pending>& wanted) {
-  while (!wanted->visible) {
-    const std::shared_ptr<Pending> oldest = team.buffer[wanted->place].front();
-    if (oldest->after)
-      for (const auto& earlier : oldest->after->before) force(team, earlier);
-    make_visible(team, wanted->place);
+void Memory::force(Fence& fence) {
+  while (!fence.open()) force(*fence.before[fence.passed]);
+}
+
+void Memory::force(const Pending& wanted) {
+  while (!wanted.visible) {
+    Team& team = *wanted.by->team;
+    const std::shared_ptr<Pending> oldest = team.buffer[wanted.place].front();
+    if (oldest->after) force(*oldest->after);
+    if (oldest->behind) force(*oldest->behind);
+    make_visible(team, wanted.place);
   }
 }
 
@@ -182,8 +196,13 @@ void Memory::make_visible(Team& team, u32 place) {
   --team.waiting[arena_of(place)];
   pending->visible = true;
   pending->after.reset();
+  pending->behind.reset();
   append(*pending->by, place, pending->value);
-  if (pending->covered) team.known[place] = pending->by->known[place];
+  const u32 index = pending->by->known[place];
+  if (pending->covered) team.known[place] = index;
+  if (!team.part_of) return;
+  team.part_of->floors[place] = index;
+  if (team.part_of->last(place) == pending) team.part_of->left.erase(place);
 }
 
 void Memory::append(Observer& who, u32 place, u64 value) {

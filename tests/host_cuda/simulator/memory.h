@@ -6,11 +6,15 @@
 // those to one location in theirs. A fence holds a thread's later stores back until those before
 // it are visible: its own, and those of other threads that a block barrier has *covered*.
 //
+// A kernel's end orders its stores for the later kernels of its rank alone, which see them as done.
+// It promises peers nothing: what is under way stays so. A fence of a later kernel covers it,
+// and later stores to the same location come after it.
+//
 // A fence teaches a reader nothing about other locations, which is weaker than the hardware's: the
 // kernels learn by flags that lie in the data's own words, by block barriers and by kernels' ends.
 #pragma once
 #include <algorithm>
-#include <deque>
+#include <list>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -21,8 +25,9 @@
 
 namespace simulator {
 
-constexpr u64 HALF_BYTES = 4096;
-constexpr u32 ARENA_BYTES = worldline::LL + 2 * HALF_BYTES;
+constexpr u64 BUFFER_BYTES = 4096;  // of a half of LL's region, and of a stage of the sentinel's
+constexpr u64 SENTINEL = worldline::LL + 2 * BUFFER_BYTES;
+constexpr u32 ARENA_BYTES = SENTINEL + 3 * BUFFER_BYTES;
 constexpr u32 ARENA_PLACES = ARENA_BYTES / 4;
 
 // A location: a 4-byte place in all the arenas, one after another.
@@ -40,21 +45,36 @@ struct Fence {
   bool open();
 };
 
-// A store that other blocks do not see yet.
+// A store that not all see yet.
 struct Pending {
-  Observer* by;
+  Observer* by;  // outlives its kernel
   u32 place;
   u64 value;
   std::shared_ptr<Fence> after;
+  std::shared_ptr<Pending> behind;  // the last store of ended kernels to this place
   bool covered = false, visible = false;
+  bool may_become_visible() const {
+    return (!after || after->open()) && (!behind || behind->visible);
+  }
+};
+
+// What the ended kernels of a rank have done, for those after them.
+struct Past {
+  std::vector<u32> floors;
+  std::unordered_map<u32, std::shared_ptr<Pending>> left;  // to each place the last one under way
+  std::shared_ptr<Pending> last(u32 place) const {
+    const auto found = left.find(place);
+    return found == left.end() ? nullptr : found->second;
+  }
 };
 
 // What the threads of a block share.
 struct Team {
   int rank, call;
-  const std::vector<u32>* before;  // floors: what the rank knew when the kernel started
-  Floors known;                    // floors since the last block barrier
-  std::unordered_map<u32, std::deque<std::shared_ptr<Pending>>> buffer;
+  const Past* before;
+  Past* part_of = nullptr;  // from the kernel's end on
+  Floors known;             // floors since the last block barrier
+  std::unordered_map<u32, std::list<std::shared_ptr<Pending>>> buffer;
   std::vector<std::vector<std::shared_ptr<Pending>>> under_way;  // by arena
   std::vector<u32> waiting;                                      // how many of them, by arena
   u32 sent = 0, heard = 0;  // ranks to and from which LL slots of this call went, as bits
@@ -83,10 +103,10 @@ class Memory {
   void barrier(Team& team, const std::vector<Observer*>& members);
 
   // Let up to `count` of a block's stores under way to an arena become visible, in any order: of
-  // all its threads or of one.
-  void drain(Team& team, int arena, u32 count, bool of_one_thread);
-  // The kernel's end: all its stores are visible, and its rank's floors know what it did.
-  void finish(Team& team, const std::vector<Observer*>& members, std::vector<u32>& floors);
+  // all its threads or of one. Returns false if all of those it tried wait for others.
+  bool drain(Team& team, int arena, u32 count, bool of_one_thread);
+  // The kernel's end: what it did becomes part of its rank's past.
+  void finish(Team& team, const std::vector<Observer*>& members, Past& past);
 
   // The oldest value that a thread may still read, as an index into the place's history.
   u32 floor(const Observer& who, u32 place) const;
@@ -100,10 +120,11 @@ class Memory {
     u64 bits;
     int rank, call;
   };
-  const Pending* own_pending(const Observer& who, u32 place) const;
+  const Pending* pending_for(const Observer& who, u32 place) const;
   std::vector<Value>& history(u32 place, int bytes);
   void enqueue(Observer& who, u64 address, int bytes, u64 value, std::shared_ptr<Fence> after);
-  void force(Team& team, const std::shared_ptr<Pending>& wanted);
+  void force(Fence& fence);
+  void force(const Pending& wanted);
   void make_visible(Team& team, u32 place);
   void append(Observer& who, u32 place, u64 value);
   std::shared_ptr<Fence> everything_before(Observer& who);

@@ -10,28 +10,38 @@ namespace simulator {
 constexpr u32 BEFORE_WRAP = 0xffffffffu;
 
 // A launch has no more blocks than items for them: each block must exchange a slot with each peer.
-static Call call(int world, int shots, u64 most, u32 grid, u32 threads, Random& random) {
-  const u64 slots = HALF_BYTES / u64(worldline::SLOT) / u64(world) / u64(shots);
-  const u64 room = 2 * slots * u64(shots == 2 ? world : 1);
+static Call call(bool sentinel, int world, int shots, u64 most, u32 grid, u32 threads, Random& random) {
+  const u64 per_item = sentinel ? 4 : 2;
+  const u64 slots = BUFFER_BYTES / u64(worldline::SLOT) / u64(world) / u64(shots);
+  const u64 room = per_item * slots * u64(shots == 2 ? world : 1);
   const u64 count = 1 + random.below(std::min(most, room));
-  u64 items = (count + 1) / 2;
+  u64 items = (count + per_item - 1) / per_item;
   if (shots == 2) items = (items + u64(world) - 1) / u64(world);
   const u32 blocks = u32((items + threads - 1) / threads);
-  return {shots, count, std::min(grid, blocks), threads, random.chance(0.5)};
+  return {sentinel, shots, count, std::min(grid, blocks), threads, random.chance(0.5)};
 }
 
-static Call any(int world, u64 most, Random& random) {
+static Call any(bool sentinel, int world, u64 most, Random& random) {
   const int shots = random.between(1, 2);
   const u32 grid = u32(random.between(1, 4));
-  return call(world, shots, most, grid, random.choice({1u, 2u, 4u}), random);
+  return call(sentinel, world, shots, most, grid, random.choice({1u, 2u, 4u}), random);
 }
 
 // Few items to a thread, so that a rank is often a whole operation ahead of another.
-static Scenario small(Random& random) {
+static Scenario small(bool sentinel, Random& random) {
   Scenario scenario{random.between(2, 3), {}};
-  for (int i = 0; i < 4; ++i)
+  const int calls = sentinel ? 7 : 4;
+  for (int i = 0; i < calls; ++i)
     scenario.calls.push_back(
-        call(scenario.world, 1, 12, 2, random.choice({1u, 2u, 4u}), random));
+        call(sentinel, scenario.world, 1, 12, 2, random.choice({1u, 2u, 4u}), random));
+  return scenario;
+}
+
+// Few sentinel operations, each after several LL ones.
+static Scenario between(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  for (int i = 0; i < 8; ++i)
+    scenario.calls.push_back(call(i % 3 == 0, scenario.world, 1, 8, 1, 2, random));
   return scenario;
 }
 
@@ -39,7 +49,8 @@ static Scenario grids(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   const int shots = random.between(1, 2);
   for (int i = 0; i < 5; ++i)
-    scenario.calls.push_back(call(scenario.world, shots, 200, u32(1 + i * 3 % 4), 2, random));
+    scenario.calls.push_back(
+        call(random.chance(0.3), scenario.world, shots, 200, u32(1 + i * 3 % 4), 2, random));
   return scenario;
 }
 
@@ -47,7 +58,7 @@ static Scenario mixed(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   const int calls = random.between(3, 5);
   for (int i = 0; i < calls; ++i)
-    scenario.calls.push_back(any(scenario.world, random.choice({3, 20, 250}), random));
+    scenario.calls.push_back(any(random.chance(0.5), scenario.world, random.choice({3, 20, 250}), random));
   scenario.epoch = random.choice({0u, 0u, 0u, BEFORE_WRAP - 1, BEFORE_WRAP - 2, BEFORE_WRAP - 3});
   return scenario;
 }
@@ -57,7 +68,7 @@ static Scenario wrap(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   const int before = random.between(2, 3);
   for (int i = 0; i < before + 2; ++i)
-    scenario.calls.push_back(any(scenario.world, i < before ? 8 : 250, random));
+    scenario.calls.push_back(any(false, scenario.world, i < before ? 8 : 250, random));
   scenario.epoch = BEFORE_WRAP - u32(before);
   scenario.stale_slots = true;
   return scenario;
@@ -70,7 +81,7 @@ static Scenario clears(Random& random) {
   const u32 threads = random.choice({2u, 4u});
   for (int i = 0; i < 4; ++i)
     scenario.calls.push_back(
-        call(scenario.world, random.between(1, 2), i % 2 == 0 ? 2 : 24, 2, threads, random));
+        call(false, scenario.world, random.between(1, 2), i % 2 == 0 ? 2 : 24, 2, threads, random));
   scenario.epoch = BEFORE_WRAP - u32(random.between(2, 3));
   return scenario;
 }
@@ -78,13 +89,15 @@ static Scenario clears(Random& random) {
 // The third call is for the dead lane to refuse.
 static Scenario overlap(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
-  for (int i = 0; i < 3; ++i) scenario.calls.push_back(any(scenario.world, 20, random));
+  for (int i = 0; i < 3; ++i) scenario.calls.push_back(any(random.chance(0.5), scenario.world, 20, random));
   scenario.overlapped = true;
   return scenario;
 }
 
 Scenario draw(const std::string& name, Random& random) {
-  if (name == "small") return small(random);
+  if (name == "small") return small(false, random);
+  if (name == "sentinel") return small(true, random);
+  if (name == "between") return between(random);
   if (name == "grids") return grids(random);
   if (name == "mixed") return mixed(random);
   if (name == "wrap") return wrap(random);
@@ -95,8 +108,8 @@ Scenario draw(const std::string& name, Random& random) {
 
 std::string describe(const Call& call) {
   char text[120];
-  std::snprintf(text, sizeof text, "%s-shot, %llu elements, %u blocks of %u threads%s",
-                call.shots == 1 ? "one" : "two", call.count, call.grid, call.threads,
+  std::snprintf(text, sizeof text, "%s %s-shot, %llu elements, %u blocks of %u threads%s",
+                call.sentinel ? "sentinel" : "LL", call.shots == 1 ? "one" : "two", call.count, call.grid, call.threads,
                 call.in_place ? ", in place" : "");
   return text;
 }

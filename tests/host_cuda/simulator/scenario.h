@@ -10,9 +10,10 @@ namespace simulator {
 
 // One all-reduce, equal on all ranks but for where it may start its successor.
 struct Call {
+  bool sentinel;
   int shots;
   u64 count;
-  u32 grid, threads;
+  u32 grid, threads;  // threads that take items
   bool in_place;
 };
 

@@ -18,6 +18,9 @@ static std::string name_of(const Thread& thread) {
          " thread " + std::to_string(thread.index);
 }
 
+// Whether its kernel has ended and no store of it is under way.
+static bool settled(const Team* team) { return team->part_of && team->buffer.empty(); }
+
 static void entry() {
   Schedule& schedule = *Schedule::running;
   run(schedule.current().launch->order.kernel);
@@ -32,7 +35,8 @@ Schedule::Schedule(Memory& memory, Random& random, std::vector<std::vector<Order
       streams_(std::move(streams)),
       ended_(std::move(ended)),
       unordered_(unordered),
-      floors_(streams_.size(), std::vector<u32>(memory.places())),
+      pasts_(streams_.size(), Past{std::vector<u32>(memory.places()), {}}),
+      nothing_(pasts_[0]),
       launches_(streams_.size()),
       in_order_(streams_.size()) {
   // Characters differ by seed: who is slow, how often threads switch, how long stores linger.
@@ -52,7 +56,7 @@ Schedule::Schedule(Memory& memory, Random& random, std::vector<std::vector<Order
 void Schedule::run() {
   running = this;
   start_what_may();
-  while (!threads_.empty() && failure_.empty()) step();
+  while (failure_.empty() && !(threads_.empty() && teams_.empty())) step();
   running = nullptr;
   if (!failure_.empty()) throw Failure{failure_};
 }
@@ -84,11 +88,11 @@ void Schedule::block_barrier() {
   while (current_->at_barrier) give_way();
 }
 
-void Schedule::sleep(u32 slot) {
+void Schedule::sleep(u32 first, u32 second) {
   const Observer& observer = current_->observer;
-  current_->slot = slot;
-  current_->seen[0] = memory.floor(observer, slot);
-  current_->seen[1] = memory.floor(observer, slot + 2);
+  current_->words[0] = first;
+  current_->words[1] = second;
+  for (int i = 0; i < 2; ++i) current_->seen[i] = memory.floor(observer, current_->words[i]);
   current_->asleep = true;
   give_way();
 }
@@ -125,7 +129,8 @@ void Schedule::start(int rank, u32 call) {
     auto block = std::make_unique<Block>();
     block->team.rank = rank;
     block->team.call = int(call);
-    block->team.before = &floors_[rank];
+    // A kernel sees as done what its predecessors did, and nothing of one that it overlaps.
+    block->team.before = order.after == call ? &pasts_[rank] : &nothing_;
     block->team.under_way.resize(size_t(memory.arenas()));
     block->team.waiting.resize(size_t(memory.arenas()));
     const double pace = rank_pace_[rank] * random_.choice({1.0, 1.0, 0.01});
@@ -151,8 +156,8 @@ bool Schedule::ready(const Thread& thread) const {
   if (thread.at_barrier) return false;
   if (thread.for_predecessor) return in_order_[thread.launch->rank] >= thread.launch->order.after;
   if (!thread.asleep) return true;
-  return memory.newer(thread.observer, thread.slot, thread.seen[0]) ||
-         memory.newer(thread.observer, thread.slot + 2, thread.seen[1]);
+  return memory.newer(thread.observer, thread.words[0], thread.seen[0]) ||
+         memory.newer(thread.observer, thread.words[1], thread.seen[1]);
 }
 
 void Schedule::step() {
@@ -169,28 +174,31 @@ void Schedule::step() {
       if (team->waiting[arena] > 0)
         links_.push_back({link_pace_[team->rank][arena], team, arena});
   if (steps > MOST_STEPS) fail("no end after " + std::to_string(steps) + " steps");
-  if (!links_.empty() && random_.chance(busy_.empty() ? patience_ : drain_))
-    drain_some(ready_.empty());
-  else if (!busy_.empty() && random_.chance(patience_))
+  // As long as nothing has changed, just choose again.
+  while (!links_.empty() && (ready_.empty() || random_.chance(busy_.empty() ? patience_ : drain_)))
+    if (drain_some(ready_.empty())) return;
+  if (!busy_.empty() && random_.chance(patience_))
     go_on(choose(busy_));
   else if (!ready_.empty())
     go_on(choose(ready_));
-  else if (links_.empty())
+  else
     idle();
 }
 
-// Let stores to one arena become visible: each link has a pace of its own.
-void Schedule::drain_some(bool hurry) {
+// Let stores to one arena become visible, if its link is not too slow: each has a pace of its own.
+bool Schedule::drain_some(bool hurry) {
   double total = 0;
   for (const Link& link : links_) total += link.pace;
   double at = random_.part() * total;
   size_t index = 0;
   while (index + 1 < links_.size() && (at -= links_[index].pace) >= 0) ++index;
   const Link& link = links_[index];
-  if (!hurry && !random_.chance(link.pace)) return;
+  if (!hurry && !random_.chance(link.pace)) return false;
   const u32 waiting = link.team->waiting[link.arena];
   const u32 count = random_.choice({1u, waiting / 4 + 1, waiting});
-  memory.drain(*link.team, link.arena, count, random_.chance(0.5));
+  const bool any = memory.drain(*link.team, link.arena, count, random_.chance(0.5));
+  if (settled(link.team)) std::erase(teams_, link.team);
+  return any;
 }
 
 // Nobody can run and no store is under way.
@@ -233,16 +241,14 @@ void Schedule::go_on(Thread& thread) {
 }
 
 void Schedule::end(Launch& launch) {
-  for (auto& block : launch.blocks) {
-    memory.finish(block->team, block->members, floors_[launch.rank]);
-    std::erase(teams_, &block->team);
-  }
   for (auto& thread : launch.threads) thread->fiber.stop();
   auto& launches = launches_[launch.rank];
   u32& in_order = in_order_[launch.rank];
   while (in_order < launches.size() &&
          launches[in_order]->ended == launches[in_order]->threads.size())
-    ++in_order;
+    for (auto& block : launches[in_order++]->blocks)
+      memory.finish(block->team, block->members, pasts_[launch.rank]);
+  std::erase_if(teams_, settled);
   ended_(launch);
 }
 

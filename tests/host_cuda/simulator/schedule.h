@@ -2,7 +2,7 @@
 //
 // Threads give way at their memory operations; in between, stores become visible. A thread that
 // looks again at a slot sleeps until there is something that it has not seen there, so a hang is
-// found exactly: nobody can run and no store is under way.
+// found exactly: nobody can run and no store is under way, not even one of a kernel that has ended.
 #pragma once
 #include <functional>
 #include <memory>
@@ -32,7 +32,7 @@ struct Thread {
   Fiber fiber;
   bool at_barrier = false, for_predecessor = false, paused = false, asleep = false;
   bool let_successor = false, ended = false;
-  u32 slot = 0, seen[2] = {};  // while asleep: the slot, and how far it has seen its two words
+  u32 words[2] = {}, seen[2] = {};  // while asleep: the places it waits at, and how far it has seen them
 };
 
 struct Block {
@@ -55,9 +55,9 @@ struct Launch {
 
 class Schedule {
  public:
-  // Run all streams to their ends. `ended` sees each launch once its stores are visible. With
-  // `unordered`, rank 0's peers start once all its threads wait for them, and a wait in vain runs
-  // into its deadline instead of being a hang.
+  // Run all streams to their ends, and until all stores are visible. `ended` sees each launch as it
+  // ends. With `unordered`, rank 0's peers start once all its threads wait for them, and a wait in
+  // vain runs into its deadline instead of being a hang.
   Schedule(Memory& memory, Random& random, std::vector<std::vector<Order>> streams,
            std::function<void(const Launch&)> ended, bool unordered);
   void run();
@@ -67,7 +67,7 @@ class Schedule {
   void point();
   void give_way() { current_->fiber.leave(); }
   void block_barrier();
-  void sleep(u32 slot);
+  void sleep(u32 first, u32 second);
   void let_successor();
   u64 clock_ns() const { return (u64(1) << 40) + leaps_ * LEAP_NS + steps * 1000; }
   [[noreturn]] void fail(const std::string& what);
@@ -88,7 +88,7 @@ class Schedule {
   void start(int rank, u32 call);
   bool ready(const Thread& thread) const;
   void step();
-  void drain_some(bool hurry);
+  bool drain_some(bool hurry);
   void idle();
   Thread& choose(const std::vector<Thread*>& from);
   void go_on(Thread& thread);
@@ -99,11 +99,12 @@ class Schedule {
   std::vector<std::vector<Order>> streams_;
   std::function<void(const Launch&)> ended_;
   bool unordered_;
-  std::vector<std::vector<u32>> floors_;  // by rank: what its ended kernels know
+  std::vector<Past> pasts_;  // by rank: of its kernels from the first on that have ended
+  const Past nothing_;       // of a kernel without predecessors
   std::vector<std::vector<std::unique_ptr<Launch>>> launches_;
   std::vector<u32> in_order_;  // by rank: how many kernels from the first on have ended
   std::vector<Thread*> threads_, ready_, busy_;
-  std::vector<Team*> teams_;
+  std::vector<Team*> teams_;  // also of ended kernels, until their stores are visible
   std::vector<Link> links_;
   std::vector<double> rank_pace_;
   std::vector<std::vector<double>> link_pace_;

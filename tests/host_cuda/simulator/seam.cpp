@@ -19,10 +19,20 @@ u64 load(u64 address, int bytes) {
   return Schedule::running->memory.load(observer(), address, bytes);
 }
 
-void load_pair(u64 address, u64 values[2]) {
+// A thread that looks again sleeps until there is something new at either address.
+static void sleep_if_paused(u64 first, u64 second) {
   bool& paused = Schedule::running->current().paused;
-  if (paused) Schedule::running->sleep(place_of(address));
+  if (paused) Schedule::running->sleep(place_of(first), place_of(second));
   paused = false;
+}
+
+u32 load_acquire(u64 address) {
+  sleep_if_paused(address, address);
+  return u32(load(address, 4));
+}
+
+void load_pair(u64 address, u64 values[2]) {
+  sleep_if_paused(address, address + 8);
   values[0] = load(address, 8);
   values[1] = load(address + 8, 8);
 }

@@ -14,6 +14,7 @@ constexpr u64 arena_base(int arena) { return u64(arena + 1) << ARENA_BITS; }
 
 // Operations of the thread that runs, in order of issue.
 u64 load(u64 address, int bytes);
+u32 load_acquire(u64 address);
 void load_pair(u64 address, u64 values[2]);
 void store(u64 address, int bytes, u64 value);
 void store_plain(u64 address, int bytes, u64 value);
@@ -36,9 +37,10 @@ struct Kernel {
   u64 base[16];
   u64 limit_ns, notice;
   int rank, world, operation, shots;
+  bool sentinel;
   const void* source;
   void* target;
-  u64 count, half;
+  u64 count, region, buffer;
   u32 launch_point;
   bool wide;
 };

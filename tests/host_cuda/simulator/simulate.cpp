@@ -17,14 +17,22 @@ namespace {
 
 constexpr int OPERATION = 1;
 constexpr u32 GARBAGE = 0x7f7f7f7f, BESIDE = 0x5a5a5a5a, LAST_EPOCH = 0xffffffffu;
+constexpr u32 ONES = 0xffffffffu, NAN_BITS = 0x7fffffffu;
 constexpr u64 LIMIT_NS = u64(1) << 40;
 constexpr size_t MARGIN = 2;
 
 using Words = std::vector<u32>;
 
+u32 next_count(u32 count) { return (count & ~3u) + 4 + (count % 4 + 1) % 3; }
 u32 next_epoch(u32 epoch) { return epoch == LAST_EPOCH ? 2 : epoch + 1; }
 float as_float(u32 bits) { return std::bit_cast<float>(bits); }
 std::string text(u64 number) { return std::to_string(number); }
+
+// As a GPU adds: every NaN is the same.
+u32 sum(u32 a, u32 b) {
+  const float value = as_float(a) + as_float(b);
+  return value == value ? std::bit_cast<u32>(value) : NAN_BITS;
+}
 
 // Floats of mixed magnitude: another order of adding gives other bits.
 u32 any_float(Random& random) {
@@ -52,19 +60,25 @@ class Simulation {
     if (scenario_.overlapped)
       check_overlap();
     else
-      check_epochs();
+      check_end();
     return schedule.steps;
   }
 
  private:
   void fill(u64 arena) {
-    for (int word = 0; word < worldline::MAX_BLOCKS; ++word)
+    // The sentinel's count has 30 bits, and wraps with the epochs here.
+    const u32 count = scenario_.epoch << 2;
+    for (int word = 0; word < worldline::MAX_BLOCKS; ++word) {
       memory_.fill(arena + worldline::EPOCHS + 4 * word, 4, scenario_.epoch);
+      memory_.fill(arena + worldline::STAGES + 4 * word, 4, count);
+    }
+    for (int peer = 0; peer < scenario_.world; ++peer) memory_.fill(arena + worldline::TOKENS + 4 * peer, 4, count);
+    for (u64 at = SENTINEL; at < ARENA_BYTES; at += 8) memory_.fill(arena + at, 8, ~u64(0));
     if (!scenario_.stale_slots) return;
     // Flags 2 and 3: the first epochs after the wrap, each in its own half.
     for (u64 half = 0; half < 2; ++half)
-      for (u64 at = 0; at < HALF_BYTES; at += 8)
-        memory_.fill(arena + worldline::LL + half * HALF_BYTES + at, 8, (2 + half) << 32 | GARBAGE);
+      for (u64 at = 0; at < BUFFER_BYTES; at += 8)
+        memory_.fill(arena + worldline::LL + half * BUFFER_BYTES + at, 8, (2 + half) << 32 | GARBAGE);
   }
 
   u64 notice(int rank) const { return arena_base(scenario_.world) + 8 * u64(rank); }
@@ -74,12 +88,15 @@ class Simulation {
     Words sums;
     for (int rank = 0; rank < scenario_.world; ++rank) {
       Words& source = sources_[number][rank];
+      // Now and then two floats that look like half an empty sentinel slot.
+      bool ones = false;
       for (u64 i = 0; i < call.count; ++i) {
-        source.push_back(any_float(random_));
+        if (i % 2 == 0) ones = random_.chance(0.03);
+        source.push_back(ones ? ONES : any_float(random_));
         if (rank == 0)
           sums.push_back(source[i]);
         else
-          sums[i] = std::bit_cast<u32>(as_float(sums[i]) + as_float(source[i]));
+          sums[i] = sum(sums[i], source[i]);
       }
       source.resize(call.count + MARGIN, BESIDE);
       Words& target = targets_[number][rank];
@@ -92,14 +109,17 @@ class Simulation {
       kernel.world = scenario_.world;
       kernel.operation = OPERATION;
       kernel.shots = call.shots;
+      kernel.sentinel = call.sentinel;
       kernel.source = source.data();
       kernel.target = call.in_place ? source.data() : target.data();
       kernel.count = call.count;
-      kernel.half = HALF_BYTES;
+      kernel.region = call.sentinel ? SENTINEL : u64(worldline::LL);
+      kernel.buffer = BUFFER_BYTES;
       kernel.launch_point = u32(random_.between(0, 2));
-      kernel.wide = call.count % 2 == 0 && random_.chance(0.5);
+      kernel.wide = random_.chance(0.5);
       const bool overlaps = scenario_.overlapped && rank == 0 && number == 1;
-      streams[rank].push_back({kernel, call.grid, call.threads, overlaps ? 0 : u32(number)});
+      const u32 threads = call.threads + (call.sentinel ? 1 : 0);
+      streams[rank].push_back({kernel, call.grid, threads, overlaps ? 0 : u32(number)});
     }
     expected_.push_back(std::move(sums));
   }
@@ -116,9 +136,7 @@ class Simulation {
     const Call& call = scenario_.calls[launch.call];
     const std::string where = "rank " + text(launch.rank) + " call " + text(launch.call) + " (" +
                               describe(call) + "): ";
-    for (int rank = 0; rank < scenario_.world; ++rank)
-      if (control(rank, worldline::DEAD) || memory_.newest(notice(rank), 8))
-        fail(where + "the lane is dead");
+    check_alive(where);
     const u32 peers = ((1u << scenario_.world) - 1) & ~(1u << launch.rank);
     for (size_t block = 0; block < launch.blocks.size(); ++block) {
       const Team& team = launch.blocks[block]->team;
@@ -135,12 +153,25 @@ class Simulation {
       if (output[call.count + i] != BESIDE) fail(where + "a word behind the output was written");
   }
 
-  void check_epochs() const {
-    u32 epoch = scenario_.epoch;
-    for (size_t i = 0; i < scenario_.calls.size(); ++i) epoch = next_epoch(epoch);
+  // What is visible so far.
+  void check_alive(const std::string& where) const {
+    for (int rank = 0; rank < scenario_.world; ++rank)
+      if (control(rank, worldline::DEAD) || memory_.newest(notice(rank), 8))
+        fail(where + "the lane is dead");
+  }
+
+  void check_end() const {
+    check_alive("after the last call: ");
+    u32 epoch = scenario_.epoch, count = scenario_.epoch << 2;
+    for (const Call& call : scenario_.calls)
+      if (call.sentinel)
+        count = next_count(count);
+      else
+        epoch = next_epoch(epoch);
     for (int rank = 0; rank < scenario_.world; ++rank)
       for (int word = 0; word < worldline::MAX_BLOCKS; ++word)
-        if (memory_.newest(arena_base(rank) + worldline::EPOCHS + 4 * word, 4) != epoch)
+        if (memory_.newest(arena_base(rank) + worldline::EPOCHS + 4 * word, 4) != epoch ||
+            memory_.newest(arena_base(rank) + worldline::STAGES + 4 * word, 4) != count)
           fail("epochs out of step: rank " + text(rank) + " word " + text(word));
   }
 

@@ -1,0 +1,65 @@
+"""Protocols: how the data of an algorithm travels, as far as launches need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from worldline.primitives import layout
+from worldline.primitives.layout import ArenaLayout
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol.
+
+    Parameters
+    ----------
+    name : str
+        What its modules are called.
+    item : int
+        Bytes of data in a slot of 16 bytes.
+    helpers : int
+        Threads of a CUDA kernel's block that take no items.
+    region : callable
+        Offset of its slots in an arena, from the layout.
+    buffer : callable
+        Bytes of one of its halves or stages, from the layout.
+    constants : callable
+        A Triton kernel's constants, from the layout.
+    """
+
+    name: str
+    item: int
+    helpers: int
+    region: Callable[[ArenaLayout], int]
+    buffer: Callable[[ArenaLayout], int]
+    constants: Callable[[ArenaLayout], dict[str, int]]
+
+
+LL = Protocol(
+    name="ll",
+    item=layout.ITEM,
+    helpers=0,
+    region=lambda arena: layout.LL,
+    buffer=lambda arena: arena.half,
+    constants=lambda arena: {"HALF": arena.half},
+)
+SENTINEL = Protocol(
+    name="sentinel",
+    item=layout.SLOT,
+    helpers=WARP,
+    region=lambda arena: arena.sentinel,
+    buffer=lambda arena: arena.stage,
+    constants=lambda arena: {"REGION": arena.sentinel, "STAGE": arena.stage},
+)
+BARRIER = Protocol(
+    name="barrier",
+    item=layout.ITEM,
+    helpers=0,
+    region=lambda arena: arena.staged,
+    buffer=lambda arena: arena.staged_size,
+    constants=lambda arena: {"STAGED": arena.staged},
+)

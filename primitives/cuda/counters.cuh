@@ -1,0 +1,23 @@
+// Counters in device memory, one word per possible block; epochs.py has the rules.
+#pragma once
+#include "layout.cuh"
+#include "ops.cuh"
+
+namespace worldline {
+
+// A block's word of the counter whose words start at `offset`.
+WL_DEVICE u32* block_word(u64 arena, int offset, u32 block) {
+  return reinterpret_cast<u32*>(arena + offset) + block;
+}
+
+// All threads share the work: one thread's loop over the words cost 8 us. Between sending and
+// receiving it costs nothing; at the kernel's end its successor would wait for the stores. The
+// barrier keeps the word from moving before every thread has read it.
+WL_DEVICE void advance_words(u64 arena, int offset, u32 value) {
+  block_barrier();
+  const u32 grid = grid_blocks();
+  for (u32 word = block_index() + thread_index() * grid; word < MAX_BLOCKS; word += block_threads() * grid)
+    store_u32(block_word(arena, offset, word), value);
+}
+
+}  // namespace worldline

@@ -1,0 +1,69 @@
+// Sentinel: data at full width in slots that are empty until it comes; twin of sentinel.py, whose
+// docstring is the specification.
+#pragma once
+#include "counters.cuh"
+#include "numerics.cuh"
+#include "poll.cuh"
+#include "tokens.cuh"
+
+namespace worldline {
+
+// Count and stage of the launch that finds this word: the count is in steps of four, the stage in
+// the two low bits goes round by itself.
+WL_DEVICE u32 stage_after(u32 word) { return (word & 3) == 2 ? word + 2 : word + 5; }
+
+constexpr u64 EMPTY = ~u64(0);
+
+// A word that is all ones is NaN, in every element: with the lowest one's sign changed it is NaN
+// still, and can be told from an empty one.
+template <int DTYPE>
+WL_DEVICE u64 sendable(u32 low, u32 high) {
+  const u64 word = u64(high) << 32 | low, other = EMPTY ^ (DTYPE == FLOAT32 ? 0x80000000u : 0x8000u);
+  return word == EMPTY ? other : word;
+}
+
+template <int DTYPE>
+WL_DEVICE void sentinel_send(char* slot, Words<4> data) {
+  store_pair(slot, Pair{sendable<DTYPE>(data.w[0], data.w[1]), sendable<DTYPE>(data.w[2], data.w[3])});
+}
+
+WL_DEVICE bool sentinel_arrived(Pair v) { return v.first != EMPTY && v.second != EMPTY; }
+
+WL_DEVICE void sentinel_rearm(char* slot) { store_pair(slot, Pair{EMPTY, EMPTY}); }
+
+// The protocol of one launch, as kernels take it.
+struct Sentinel {
+  static constexpr int WORDS = 4;
+  static constexpr int HELPERS = WARP;  // the first block's exchange tokens
+  static constexpr int COUNTER = STAGES;
+
+  u64 stage;
+  u32 count = 0;
+
+  WL_DEVICE explicit Sentinel(u64 stage) : stage(stage) {}
+  WL_DEVICE void begin(u64, u32 last, u32, u32) { count = stage_after(last); }
+  WL_DEVICE u32 number() const { return count; }
+  // A slot by its offset from one of the first stage, in bytes.
+  WL_DEVICE char* slot(u64 first, u64 offset) const {
+    return reinterpret_cast<char*>(first + (count & 3) * stage + offset);
+  }
+  template <int DTYPE>
+  WL_DEVICE void send(char* slot, Words<4> data) const {
+    sentinel_send<DTYPE>(slot, data);
+  }
+  // What has been read is empty again at once: nobody needs to know later how far it went.
+  WL_DEVICE bool wait(char* slot, Pair& seen, const Lane& lane, int peer, u32 index) const {
+    if (!poll(slot, seen, sentinel_arrived, [](Pair) { return u32(EMPTY); }, count, lane, peer, index)) return false;
+    sentinel_rearm(slot);
+    return true;
+  }
+  WL_DEVICE Words<4> data(Pair v) const {
+    return {u32(v.first), u32(v.first >> 32), u32(v.second), u32(v.second >> 32)};
+  }
+  template <int RANK, int WORLD>
+  WL_DEVICE bool help(const Lane& lane, u32 helper) const {
+    return exchange_tokens<RANK, WORLD>(lane, count & ~3u, helper, HELPERS);
+  }
+};
+
+}  // namespace worldline

@@ -1,0 +1,236 @@
+r"""Sentinel: data at full width, in slots that are empty until it comes; no barrier.
+
+Slot
+----
+A slot is 16 bytes, all of them data: two 64-bit words. While it is empty both are all ones. It is
+written by one relaxed system-scope vector store and polled by such loads until neither word is all
+ones: a vector access is atomic per 64-bit element and the architecture promises no more, so each
+word must prove itself. The comparison is of bits, never of floats.
+
+::
+
+    byte   0                 8                 16
+           | data0  | data1  | data2  | data3  |
+
+A word of data that is all ones would look empty. In every float type such a word is NaN through and
+through, so its lowest element's sign is changed before it is sent: it stays NaN, whose sum is NaN
+of the one pattern, and every other word keeps its bits. Integers have no pattern to spare, and a
+pure move has to keep every bit: neither uses a sentinel.
+
+Slot map
+--------
+The region holds three *stages*, each laid out as LL's halves are (:mod:`worldline.primitives.ll`).
+Operation k of this protocol uses stage k mod 3. Its own counter chooses, which other operations
+leave alone: by the epoch, an LL call in between would skip a stage, and 2^32 is no multiple of
+three. There is a word of it for each possible block, advanced as epochs are: the count in steps of
+four, and below it, in two bits, the stage, which goes round by itself.
+
+Who writes what
+---------------
+A slot of rank r is filled by exactly one peer in an operation, and every slot that is filled is
+also polled by r in that operation. As soon as r has read it, it *re-arms* it: stores all ones. So
+nothing depends on how far earlier operations went, and sizes and grids may change from call to
+call.
+
+Why a slot may be filled again without a barrier
+------------------------------------------------
+Rank r reads and re-arms a slot in operation k; peer q fills it again in operation k + 3. In
+between:
+
+1. r's kernel k ends, which orders its re-arms before its kernel k + 1. For r's own device: what a
+   peer may see of them, no kernel's end says.
+2. In operation k + 1 one thread of r releases a *token* to every peer
+   (:mod:`worldline.primitives.signals`): it covers what r re-armed before.
+3. In operation k + 2 one thread of q waits for that token: an acquire. It has come in the meantime,
+   as r's data of operation k + 1 has.
+4. q's kernel k + 2 ends, and q's kernel k + 3 fills the slot.
+
+Relaxed in place of 2, a late re-arm could overwrite what q has sent, and r would wait for ever.
+With two stages q would have to wait for the token before it sends, on the critical path.
+
+Memory order
+------------
+Between slots none is needed: each word is its own proof.
+
+Limits
+------
+Floats alone; the one colliding word is canonicalised. In the interpreter, where a rank's programs
+run one after another, program b may wait for the peers' program b only.
+"""
+
+import triton.language as tl
+
+from worldline.primitives import layout
+from worldline.primitives.deadline import clock_ns, give_way, overdue, report_timeout
+from worldline.primitives.epochs import MAX_BLOCKS
+from worldline.primitives.jit import device_function
+from worldline.primitives.memory_ops import agreed, any_true, pause, poll_filled, store_pair
+from worldline.primitives.numerics import FLOAT32
+from worldline.primitives.signals import exchange_tokens
+
+STAGES = tl.constexpr(layout.STAGES)
+_STEP = tl.constexpr(4)
+_EMPTY = tl.constexpr(-1)
+_NO_SLOT = tl.constexpr(0x7FFFFFFF)
+
+
+@device_function
+def begin_stage(arena, block):
+    """Return this launch's count and stage, an int32 scalar: the stage is its two low bits.
+
+    Parameters
+    ----------
+    arena : int64
+        Base of the own arena.
+    block : int32
+        The program's index in the grid.
+    """
+    word = tl.load((arena + STAGES).to(tl.pointer_type(tl.int32)) + block, volatile=True)
+    return tl.where((word & 3) == 2, word + 2, word + 5)
+
+
+@device_function
+def advance_stage(arena, block, grid, count):
+    """Advance this block's words; all threads share the work."""
+    # No thread may move the word before every thread has read it.
+    tl.debug_barrier()
+    word = block + grid * tl.arange(0, MAX_BLOCKS)
+    pointer = (arena + STAGES).to(tl.pointer_type(tl.int32))
+    tl.store(pointer + word, count + word * 0, mask=word < MAX_BLOCKS)
+
+
+@device_function
+def send_tokens(
+    block,
+    count,
+    alive,
+    arena,
+    table,
+    limit_ns,
+    operation,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+):
+    """Exchange tokens in the first block: peers may fill what earlier operations have re-armed."""
+    if block == 0:
+        # Each thread has read the dead word for itself.
+        together = agreed(alive)
+        alive = alive & exchange_tokens(
+            count & ~3, _STEP, together, arena, table, limit_ns, operation, RANK, WORLD
+        )
+    return alive
+
+
+@device_function
+def _sendable(low, high, DTYPE: tl.constexpr):
+    word = (low.to(tl.int64) & 0xFFFFFFFF) | (high.to(tl.int64) << 32)
+    other: tl.constexpr = -0x80000001 if DTYPE == FLOAT32 else -0x8001
+    return tl.where(word == _EMPTY, other, word)
+
+
+@device_function
+def sentinel_send(address, data0, data1, data2, data3, mask, DTYPE: tl.constexpr):
+    """Store slots of four data words where ``mask`` holds; 64 bits all ones as another NaN.
+
+    Parameters
+    ----------
+    address : block of int64
+        The slots, in a peer's arena; multiples of 16.
+    data0, data1, data2, data3 : block of int32
+        Their data.
+    mask : block of bool
+        Slots to write.
+    DTYPE : constexpr
+        A code of :mod:`worldline.primitives.numerics`.
+    """
+    store_pair(address, _sendable(data0, data1, DTYPE), _sendable(data2, data3, DTYPE), mask)
+
+
+@device_function
+def _missing(word0, word1, mask):
+    return mask & ((word0 == _EMPTY) | (word1 == _EMPTY))
+
+
+@device_function
+def sentinel_recv(
+    address,
+    slot,
+    count,
+    mask,
+    alive,
+    arena,
+    table,
+    limit_ns,
+    operation,
+    peer,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+):
+    """Wait for slots from ``peer``, and re-arm them.
+
+    Parameters
+    ----------
+    address : block of int64
+        The slots, in the own arena.
+    slot : block of int64
+        Their indices, for the record.
+    count : int32
+        This launch's count, for the record.
+    mask : block of bool
+        Slots to wait for.
+    alive : int32
+        0 after an earlier wait of this block has failed: nothing is waited for.
+    arena, table : int64, pointer to int64
+        The own base and all bases.
+    limit_ns : int64
+        The deadline, counted from the first look at the clock.
+    operation : int32
+        Index into ``layout.OPERATIONS``, for the record.
+    peer : constexpr or int32
+        Who sends.
+
+    Returns
+    -------
+    data0, data1, data2, data3 : block of int32
+        The data; meaningless where the wait failed.
+    alive : int32
+        0 if the wait failed: output must then be NaN, and nothing may be sent on.
+    """
+    wanted = mask & (alive != 0)
+    word0, word1 = poll_filled(address, wanted)
+    missing = _missing(word0, word1, wanted)
+    waiting = any_true(missing)
+    if waiting != 0:
+        source = count * 0 + peer
+        started = clock_ns()
+        while waiting != 0:
+            pause()
+            word0, word1 = poll_filled(address, wanted)
+            missing = _missing(word0, word1, wanted)
+            waiting = any_true(missing)
+            if waiting != 0:
+                verdict = overdue(arena, source, started, limit_ns)
+                if verdict != 0:
+                    if verdict == 1:
+                        number = tl.where(missing, slot.to(tl.int32), _NO_SLOT)
+                        first = tl.min(number, axis=0)
+                        report_timeout(
+                            arena,
+                            table,
+                            operation,
+                            count,
+                            source,
+                            first,
+                            count,
+                            count * 0 - 1,
+                            RANK,
+                            WORLD,
+                        )
+                    else:
+                        give_way(arena)
+                    alive = alive * 0
+                    waiting = waiting * 0
+    empty = word0 * 0 + _EMPTY
+    store_pair(address, empty, empty, wanted & (alive != 0))
+    data0, data1 = word0.to(tl.int32), (word0 >> 32).to(tl.int32)
+    return data0, data1, word1.to(tl.int32), (word1 >> 32).to(tl.int32), alive
