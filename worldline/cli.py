@@ -1,4 +1,4 @@
-"""The command line: demo, bench, explain, doctor."""
+"""The command line: demo, bench, explain, doctor, litmus."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from worldline import bench_command, doctor, explain_command
+from worldline import bench_command, doctor, explain_command, litmus_command
 from worldline._version import __version__
 from worldline.demo import run as demo
 from worldline.failures import last_line, own_error
@@ -25,6 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("bench", bench_command, "measure a collective beside its peers"),
         ("explain", explain_command, "say which algorithm a call would run, and why"),
         ("doctor", doctor, "say what this machine has, what works here and what is missing"),
+        ("litmus", litmus_command, "hammer the links for wide stores that are seen in pieces"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         module.add_arguments(command)

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from worldline import litmus_command
 from worldline._version import __version__
 from worldline.failures import last_line
 from worldline.kernels.registry import DTYPES, algorithms, dtype_name
@@ -65,7 +66,8 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
     -------
     dict
         Plain data: ``worldline``, ``machine``, ``shared_memory``, ``gpu_obstacles`` (what keeps
-        GPUs from making one world, with remedies), ``providers``, ``algorithms``, ``missing``.
+        GPUs from making one world, with remedies), ``litmus`` (its last verdict on this hardware),
+        ``providers``, ``algorithms``, ``missing``.
     """
     machine = fingerprint()
     providers = {name: make().unavailable() for name, make in PROVIDERS.items()}
@@ -84,6 +86,7 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
         "machine": machine,
         "shared_memory": _shared_memory(),
         "gpu_obstacles": obstacles(machine["gpus"]),
+        "litmus": litmus_command.kept(machine) if len(machine["gpus"]) > 1 else None,
         "providers": providers,
         "algorithms": _algorithms(providers, run_kernels),
         "missing": missing,
@@ -191,6 +194,8 @@ def _show(report: dict[str, Any], console: Console) -> None:
         say(console, words, indent=1)
     for obstacle in report["gpu_obstacles"]:
         say(console, obstacle, indent=1)
+    if len(machine["gpus"]) > 1:
+        say(console, litmus_command.in_words(report["litmus"]), indent=1)
     memory = report["shared_memory"]
     free, whole = memory["free"] >> 20, memory["bytes"] >> 20
     say(console, f"shared memory: {free} of {whole} MiB free", indent=1)

@@ -10,7 +10,11 @@
 
 namespace worldline {
 
-constexpr int WARP = 1;  // host threads run alone
+// Host threads run alone, and one takes a whole line.
+constexpr int WARP = 1, LINE_LANES = 1;
+inline bool line_all(bool x) { return x; }
+inline u64 line_first(u64 x) { return x; }
+inline u64 warp_first(u64 x) { return x; }
 
 inline float bits_to_float(u32 x) {
   float v;

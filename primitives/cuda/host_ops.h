@@ -52,6 +52,12 @@ inline void store_pair(void* p, Pair v) {
 inline Pair load_pair(const void* p) {
   return {load_u64(static_cast<const u64*>(p)), load_u64(static_cast<const u64*>(p) + 1)};
 }
+inline void add_ones(void* p) {
+  for (int i = 0; i < 4; ++i) {
+    std::atomic_ref<float> value(static_cast<float*>(p)[i]);
+    value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
+  }
+}
 inline u64 clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())

@@ -23,7 +23,7 @@ struct alignas(16) Pair {
 
 namespace worldline {
 
-constexpr int WARP = 32;
+constexpr int WARP = 32, LINE_LANES = 8;
 
 WL_DEVICE void store_pair(void* p, Pair v) {
   asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(p), "l"(v.first), "l"(v.second)
@@ -97,6 +97,21 @@ WL_DEVICE void pause() {}
 WL_DEVICE u32 not_before_here(u32 x) {
   asm volatile("" : "+r"(x));
   return x;
+}
+
+// Eight neighbours of a warp share a line of 128 bytes: whether a condition holds for all of them, and
+// the first one's value; and that of the warp's first. The whole warp has to come.
+WL_DEVICE bool line_all(bool x) {
+  return (__ballot_sync(0xffffffffu, x) >> (threadIdx.x & 24) & 0xffu) == 0xffu;
+}
+WL_DEVICE u64 line_first(u64 x) { return __shfl_sync(0xffffffffu, x, threadIdx.x & 24); }
+WL_DEVICE u64 warp_first(u64 x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+// Add one to each of four floats.
+WL_DEVICE void add_ones(void* p) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.sys.global.add.v4.f32 [%0], {%1, %1, %1, %1};" ::"l"(p), "f"(1.0f) : "memory");
+#endif
 }
 
 // Programmatic dependent launch: wait until the predecessor has ended and its writes are visible;

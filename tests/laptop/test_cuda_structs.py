@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from worldline.kernels import cuda_launch
+from worldline.kernels import cuda_launch, litmus
 from worldline.primitives import nvrtc
 
-PAIRS = {"Lane": cuda_launch._Lane, "AllReduce": cuda_launch.AllReduce}
+PAIRS = {
+    "Lane": cuda_launch._Lane,
+    "AllReduce": cuda_launch.AllReduce,
+    "Litmus": litmus.Arguments,
+}
 
 
 def fields(structure: type[ctypes.Structure]) -> list[str]:
@@ -29,7 +33,7 @@ def program() -> str:
             lines.append(f'std::printf("{name}.{field} %zu %zu\\n", {place});')
     body = "\n  ".join(lines)
     return (
-        '#include <cstddef>\n#include <cstdio>\n#include "all_reduce.cuh"\n'
+        '#include <cstddef>\n#include <cstdio>\n#include "all_reduce.cuh"\n#include "litmus.cuh"\n'
         f"using namespace worldline;\nint main() {{\n  {body}\n}}\n"
     )
 

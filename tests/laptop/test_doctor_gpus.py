@@ -57,6 +57,7 @@ def test_obstacles_come_with_their_remedy(
 ) -> None:
     report, text = report_on(monkeypatch, machine)
     (obstacle,) = report["gpu_obstacles"]
+    assert "litmus: not run yet" in text
     assert words in obstacle
     assert remedy in obstacle
     assert obstacle in text
