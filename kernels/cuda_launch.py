@@ -15,6 +15,7 @@ from worldline.kernels.launch import largest_grid
 from worldline.kernels.registry import ALGORITHMS, DTYPES, Algorithm, Launch, Request, chunks
 from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
+from worldline.primitives.cuda_module import launch_config
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import SLOT
@@ -24,7 +25,7 @@ SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce.cu"
 ENTRIES = tuple(row.kernel for row in ALGORITHMS if row.backend == "cuda")
 
 
-class _Lane(ctypes.Structure):
+class LaneArguments(ctypes.Structure):
     """``struct Lane`` of deadline.cuh."""
 
     _fields_ = (
@@ -41,7 +42,7 @@ class AllReduce(ctypes.Structure):
     """``struct AllReduce`` of exchange.cuh."""
 
     _fields_ = (
-        ("lane", _Lane),
+        ("lane", LaneArguments),
         ("source", ctypes.c_uint64),
         ("target", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
@@ -197,7 +198,7 @@ class CudaPlan:
                         cuda.function(algorithm.kernel, request.dtype, False, loops),
                         cuda.function(algorithm.kernel, request.dtype, whole, loops),
                     ),
-                    _config(blocks, algorithm.threads(shape), cuda.dependent_launch),
+                    launch_config(blocks, algorithm.threads(shape), cuda.dependent_launch),
                 )
             )
         self._item = algorithm.protocol.item
@@ -230,15 +231,22 @@ class CudaPlan:
             call(cuda_driver.driver.cuLaunchKernelEx, config, function, parameters, 0)
 
 
+def lane_arguments(lane: Lane, collective: str) -> LaneArguments:
+    """Describe a lane to kernels: every arena, the deadline, whom to tell."""
+    arguments = LaneArguments()
+    for peer, base in enumerate(lane.arena.bases):
+        arguments.base[peer] = base
+    arguments.limit_ns, arguments.notice = lane.limit_ns, lane.arena.notice
+    arguments.rank, arguments.world = lane.rank, lane.size
+    arguments.operation = layout.OPERATIONS.index(collective)
+    return arguments
+
+
 def _arguments(
     algorithm: Algorithm, request: Request, lane: Lane, count: int, shape: Launch
 ) -> AllReduce:
     arguments = AllReduce()
-    for peer, base in enumerate(lane.arena.bases):
-        arguments.lane.base[peer] = base
-    arguments.lane.limit_ns, arguments.lane.notice = lane.limit_ns, lane.arena.notice
-    arguments.lane.rank, arguments.lane.world = lane.rank, lane.size
-    arguments.lane.operation = layout.OPERATIONS.index(request.collective)
+    arguments.lane = lane_arguments(lane, request.collective)
     arguments.region = algorithm.protocol.region(lane.arena.layout)
     arguments.buffer = algorithm.protocol.buffer(lane.arena.layout)
     arguments.count = count
@@ -247,20 +255,3 @@ def _arguments(
     arguments.stride = arguments.buffer // SLOT // algorithm.shots // lane.size
     arguments.launch_point = shape.launch_point
     return arguments
-
-
-def _config(blocks: int, threads: int, dependent: bool) -> Any:
-    driver = cuda_driver.driver
-    config = driver.CUlaunchConfig()
-    config.gridDimX, config.blockDimX = blocks, threads
-    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1
-    config.sharedMemBytes = 0
-    if dependent:
-        ids = driver.CUlaunchAttributeID
-        attribute, value = driver.CUlaunchAttribute(), driver.CUlaunchAttributeValue()
-        attribute.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        value.programmaticStreamSerializationAllowed = 1
-        attribute.value = value
-        config.attrs = [attribute]
-    config.numAttrs = int(dependent)
-    return config

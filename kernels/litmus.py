@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from worldline.primitives import cuda_driver, nvrtc
-from worldline.primitives.cuda_driver import call
+from worldline.primitives.cuda_module import CudaModule
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "litmus.cu"
 KINDS = ("stores", "reductions")
@@ -94,10 +93,12 @@ def hammer(world: Any, seconds: float) -> list[Tally]:
         What this rank saw of its left neighbour's accesses.
     """
     arena, right = world.lane.arena, (world.rank + 1) % world.size
-    functions = _load(world.device)
+    module = CudaModule(SOURCE, world.device, expressions())
     words = BLOCKS // 2 * THREADS * 16 // 4
     seen = []
-    for kind, function in functions.items():
+    for kind, name in zip(KINDS, expressions(), strict=True):
+        if kind == "reductions" and module.capability < (9, 0):
+            continue
         counts = torch.zeros(
             BLOCKS // 2 * THREADS, len(TALLIES), dtype=torch.int64, device=world.device
         )
@@ -110,7 +111,7 @@ def hammer(world: Any, seconds: float) -> list[Tally]:
             counts.data_ptr(),
             int(seconds * 1e9),
         )
-        _launch(function, arguments, world.device)
+        module.launch(name, arguments, BLOCKS, THREADS)
         world.synchronize()
         world.barrier()
         totals = counts.sum(dim=0)
@@ -122,27 +123,3 @@ def hammer(world: Any, seconds: float) -> list[Tally]:
 def expressions() -> tuple[str, str]:
     """Return the C++ names of the kernels, in the order of ``KINDS``."""
     return "litmus_lines<false>", "litmus_lines<true>"
-
-
-def _load(device: torch.device) -> dict[str, Any]:
-    """Compile and load the kernels that the device has instructions for."""
-    major, minor = torch.cuda.get_device_capability(device)
-    cubin = nvrtc.compile_cubin(SOURCE, f"sm_{major}{minor}", (), expressions())
-    module = call(cuda_driver.driver.cuModuleLoadData, cubin.code)
-    functions = {
-        kind: call(cuda_driver.driver.cuModuleGetFunction, module, cubin.names[name].encode())
-        for kind, name in zip(KINDS, expressions(), strict=True)
-    }
-    if major < 9:
-        del functions["reductions"]
-    return functions
-
-
-def _launch(function: Any, arguments: Arguments, device: torch.device) -> None:
-    driver = cuda_driver.driver
-    config = driver.CUlaunchConfig()
-    config.gridDimX, config.blockDimX = BLOCKS, THREADS
-    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1
-    config.hStream = driver.CUstream(torch.cuda.current_stream(device).cuda_stream)
-    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-    call(driver.cuLaunchKernelEx, config, function, ctypes.addressof(parameters), 0)

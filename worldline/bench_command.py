@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from worldline import limits_command
 from worldline.bench import all_reduce
 from worldline.bench.rows import ratios
 from worldline.bench_plot import check_drawable, plot
@@ -32,7 +33,7 @@ FAMILIES = ("NCCL", "PyTorch")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("collective", choices=["all-reduce"])
+    parser.add_argument("what", choices=["all-reduce", "limits"], help="limits: of the hardware")
     parser.add_argument("--ranks", type=int, help="default: one for each GPU, else 4 on the CPU")
     parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
@@ -54,6 +55,8 @@ def main(args: argparse.Namespace) -> int:
     """Measure and print; returns 1 if any algorithm's bits were wrong."""
     if args.repeats < 1:
         raise InvalidArgument("repeats", args.repeats, "must be at least 1")
+    if args.what == "limits":
+        return limits_command.main(args)
     sizes = [parse_size(size) for size in args.sizes.split(",")]
     dtypes = [dtype_name(parse_dtype(name)) for name in args.dtypes.split(",")]
     for argument in ("save", "plot"):

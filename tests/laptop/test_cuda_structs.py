@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from worldline.bench import limits
 from worldline.kernels import cuda_launch, litmus
 from worldline.primitives import nvrtc
 
 PAIRS = {
-    "Lane": cuda_launch._Lane,
+    "Lane": cuda_launch.LaneArguments,
     "AllReduce": cuda_launch.AllReduce,
     "Litmus": litmus.Arguments,
+    "Limits": limits.Arguments,
 }
 
 
@@ -32,10 +34,9 @@ def program() -> str:
             place = f"offsetof({name}, {field}), sizeof({name}::{field})"
             lines.append(f'std::printf("{name}.{field} %zu %zu\\n", {place});')
     body = "\n  ".join(lines)
-    return (
-        '#include <cstddef>\n#include <cstdio>\n#include "all_reduce.cuh"\n#include "litmus.cuh"\n'
-        f"using namespace worldline;\nint main() {{\n  {body}\n}}\n"
-    )
+    headers = ("<cstddef>", "<cstdio>", '"all_reduce.cuh"', '"litmus.cuh"', '"limits.cuh"')
+    included = "".join(f"#include {header}\n" for header in headers)
+    return f"{included}using namespace worldline;\nint main() {{\n  {body}\n}}\n"
 
 
 def as_ctypes() -> list[str]:
@@ -54,7 +55,7 @@ def printed(repo_root: Path, tmp_path: Path, require_tool: Callable[[str], str])
     """Compile the headers for the host and run the program."""
     (tmp_path / "layout.cuh").write_text(nvrtc.layout_header())
     (tmp_path / "structs.cpp").write_text(program())
-    folders = [tmp_path, repo_root / "kernels/cuda", nvrtc.HEADERS]
+    folders = [tmp_path, repo_root / "kernels/cuda", repo_root / "bench/cuda", nvrtc.HEADERS]
     includes = [f"-I{folder}" for folder in folders]
     command = [require_tool("g++"), "-std=c++20", *includes, "structs.cpp", "-o", "structs"]
     subprocess.run(command, cwd=tmp_path, check=True)
