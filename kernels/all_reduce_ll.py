@@ -183,7 +183,7 @@ def all_reduce_ll_two_shot(
     alive = lane_alive(arena)
     clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
     half = LL + (epoch & 1).to(tl.int64) * HALF
-    gathered = half + HALF // 2
+    stride: tl.constexpr = HALF // SLOT // 2 // WORLD
 
     for start in range(block * BLOCK, share, grid * BLOCK):
         index = (start + lane).to(tl.int64)
@@ -191,7 +191,7 @@ def all_reduce_ll_two_shot(
             owner = (RANK + step) % WORLD
             valid, exchanged = items_of_share(owner, items, share, index, block * BLOCK)
             data0, data1 = load_item(source, owner * share + index, count, valid, DTYPE, WIDE)
-            slot = RANK * (HALF // SLOT // 2 // WORLD) + index
+            slot = RANK * stride + index
             ll_send(
                 tl.load(table + owner) + half + slot * SLOT,
                 data0,
@@ -210,7 +210,7 @@ def all_reduce_ll_two_shot(
             own0,
             own1,
             half,
-            HALF // SLOT // 2 // WORLD,
+            stride,
             index,
             epoch,
             exchanged,
@@ -224,8 +224,8 @@ def all_reduce_ll_two_shot(
         )
         for step in tl.static_range(1, WORLD):
             peer = tl.load(table + (RANK + step) % WORLD)
-            slot = RANK * (HALF // SLOT // 2 // WORLD) + index
-            ll_send(peer + gathered + slot * SLOT, word0, word1, epoch, exchanged & (alive != 0))
+            slot = (WORLD + RANK) * stride + index
+            ll_send(peer + half + slot * SLOT, word0, word1, epoch, exchanged & (alive != 0))
         word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
         word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
         store_item(target, RANK * share + index, word0, word1, count, valid, DTYPE, WIDE)
@@ -235,9 +235,9 @@ def all_reduce_ll_two_shot(
         for step in tl.static_range(1, WORLD):
             owner = (RANK + step) % WORLD
             valid, exchanged = items_of_share(owner, items, share, index, block * BLOCK)
-            slot = owner * (HALF // SLOT // 2 // WORLD) + index
+            slot = (WORLD + owner) * stride + index
             word0, word1, alive = ll_recv(
-                arena + gathered + slot * SLOT,
+                arena + half + slot * SLOT,
                 slot,
                 epoch,
                 exchanged,

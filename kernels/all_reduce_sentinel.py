@@ -129,7 +129,6 @@ def all_reduce_sentinel_one_shot(
             sentinel_send(to, own[0], own[1], own[2], own[3], valid & (alive != 0), DTYPE)
     advance_stage(arena, block, grid, number)
     found = enter_lane(arena, block)
-    alive = send_tokens(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
 
     for start in range(block * BLOCK, slots, grid * BLOCK):
         slot = (start + lane).to(tl.int64)
@@ -153,6 +152,7 @@ def all_reduce_sentinel_one_shot(
         words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
         store_items(target, slot, words, items, count, valid, DTYPE, WIDE)
 
+    alive = send_tokens(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)
 
 
@@ -186,7 +186,6 @@ def all_reduce_sentinel_two_shot(
     number = begin_stage(arena, block)
     alive = lane_alive(arena)
     stage = REGION + (number & 3).to(tl.int64) * STAGE
-    gathered = stage + STAGE // 2
     stride: tl.constexpr = STAGE // SLOT // 2 // WORLD
 
     for start in range(block * BLOCK, share, grid * BLOCK):
@@ -199,7 +198,6 @@ def all_reduce_sentinel_two_shot(
             sentinel_send(to, own[0], own[1], own[2], own[3], exchanged & (alive != 0), DTYPE)
     advance_stage(arena, block, grid, number)
     found = enter_lane(arena, block)
-    alive = send_tokens(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
 
     for start in range(block * BLOCK, share, grid * BLOCK):
         place = (start + lane).to(tl.int64)
@@ -222,7 +220,7 @@ def all_reduce_sentinel_two_shot(
         )
         for step in tl.static_range(1, WORLD):
             peer = tl.load(table + (RANK + step) % WORLD)
-            to = peer + gathered + (RANK * stride + place) * SLOT
+            to = peer + stage + ((WORLD + RANK) * stride + place) * SLOT
             sentinel_send(to, word0, word1, word2, word3, exchanged & (alive != 0), DTYPE)
         words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
         store_items(target, RANK * share + place, words, items, count, valid, DTYPE, WIDE)
@@ -232,9 +230,9 @@ def all_reduce_sentinel_two_shot(
         for step in tl.static_range(1, WORLD):
             owner = (RANK + step) % WORLD
             valid, exchanged = items_of_share(owner, slots, share, place, block * BLOCK)
-            index = owner * stride + place
+            index = (WORLD + owner) * stride + place
             word0, word1, word2, word3, alive = sentinel_recv(
-                arena + gathered + index * SLOT,
+                arena + stage + index * SLOT,
                 index,
                 number,
                 exchanged,
@@ -250,4 +248,5 @@ def all_reduce_sentinel_two_shot(
             words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
             store_items(target, owner * share + place, words, items, count, valid, DTYPE, WIDE)
 
+    alive = send_tokens(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)

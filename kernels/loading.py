@@ -13,7 +13,7 @@ import torch
 
 from worldline.kernels.launch import Plan
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.errors import ProviderError, UnsupportedError
+from worldline.primitives.errors import UnsupportedError
 from worldline.primitives.lane import Lane
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Loader:
         self._loaded: set[tuple[Any, ...]] = set()
         self.cuda: CudaKernels | None = None
         if lanes[0].provider.device_type == "cuda":
-            self._together("init", lambda: self._load_declared(dtypes))
+            self._rendezvous.together("init", lambda: self._load_declared(dtypes))
 
     def _load_declared(self, dtypes: Sequence[torch.dtype]) -> None:
         from worldline.kernels.cuda_launch import CudaKernels
@@ -85,18 +85,6 @@ class Loader:
             made.append(make())
             made[0].load()
 
-        self._together("loaded", load)
+        self._rendezvous.together("loaded", load)
         self._loaded.add(variant)
         return made[0]
-
-    def _together(self, what: str, load: Callable[[], None]) -> None:
-        """Load on all ranks, or fail on all of them."""
-        own: Exception | None = None
-        try:
-            load()
-        except Exception as error:
-            own = error
-        problem = "" if own is None else f"rank {self._rendezvous.rank}: {own}"
-        for fault in self._rendezvous.gather(what, problem):
-            if fault:
-                raise ProviderError(fault) from own

@@ -21,6 +21,7 @@ DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
 
 
+_INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 MAX_BLOCK = 1 << 16
 MAX_THREADS = 512
 
@@ -130,7 +131,7 @@ class Algorithm:
         """Return None if it can serve a request, else the reason why not."""
         if request.collective != self.collective:
             return f"it is a {self.collective}"
-        if self.protocol is SENTINEL and not request.dtype.is_floating_point:
+        if self.protocol is SENTINEL and request.dtype in _INTEGERS:
             return "an integer can be any pattern, so none is left to mark what is empty"
         if request.dtype not in DTYPES:
             known = ", ".join(dtype_name(dtype) for dtype in DTYPES)

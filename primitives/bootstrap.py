@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from torch.distributed import DistError, Store
@@ -138,6 +139,33 @@ class Rendezvous:
             for key in [*keys, f"{root}/read"]:
                 self.store.delete_key(key)
         return values
+
+    def together(self, what: str, work: Callable[[], object]) -> None:
+        """Do something on every rank, or fail on all of them; collective.
+
+        Parameters
+        ----------
+        what : str
+            Name of the meeting afterwards, for errors.
+        work : callable
+            What this rank does.
+
+        Raises
+        ------
+        ProviderError
+            On every rank, for the first rank whose work raised.
+        RendezvousTimeout
+            Naming the ranks that did not come.
+        """
+        own: Exception | None = None
+        try:
+            work()
+        except Exception as error:
+            own = error
+        problem = "" if own is None else f"rank {self.rank}: {own}"
+        for fault in self.gather(what, problem):
+            if fault:
+                raise ProviderError(fault) from own
 
     def meet(self, what: str, timeout: float | None = None) -> None:
         """Wait for every rank; collective, errors as for :meth:`gather`."""

@@ -161,11 +161,13 @@ class CollectiveTimeout(CollectiveError, TimeoutError):
     reporter : int
         The rank whose deadline passed first.
     epoch : int
-        The reporter's epoch.
+        The reporter's epoch; for a sentinel operation, their count.
     slot : int
-        Index of the first slot (LL) or block (signals) that was missing at the reporter.
+        Index of the first slot (LL, sentinel) or block (signals) that was missing at the reporter;
+        512 where it waited for a token.
     expected, seen : int
-        The flag waited for and the flag found.
+        The flag waited for and the flag found. A sentinel slot has no flag: the count, and
+        ``0xffffffff`` for empty. A token's are four times the count.
     seconds : float
         The deadline.
     """
@@ -185,8 +187,8 @@ class CollectiveTimeout(CollectiveError, TimeoutError):
         suspect = "this rank" if peer == rank else f"rank {peer}"
         super().__init__(
             f"{operation}: rank {reporter} waited {seconds:g} s; first suspect is {suspect} "
-            f"(raised on rank {rank}; epoch {epoch}, slot {slot}, expected flag {expected}, "
-            f"saw {seen}).",
+            f"(raised on rank {rank}; epoch {epoch}, slot {slot}, expected {expected}, "
+            f"saw {'nothing' if seen == 0xFFFFFFFF else seen}).",
             operation,
             rank,
             peer,

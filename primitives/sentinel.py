@@ -28,21 +28,22 @@ four, and below it, in two bits, the stage, which goes round by itself.
 Who writes what
 ---------------
 A slot of rank r is filled by exactly one peer in an operation, and every slot that is filled is
-also polled by r in that operation. As soon as r has read it, it *re-arms* it: stores all ones. So
+also polled by r in that operation. As soon as r has read it, it *re-arms* it: stores all ones. The
+thread that has read it does so, which orders the two; no other may poll it in that operation. So
 nothing depends on how far earlier operations went, and sizes and grids may change from call to
-call.
+call. Where an operation ends on a dead lane, filled slots remain: recovery empties them all.
 
 Why a slot may be filled again without a barrier
 ------------------------------------------------
 Rank r reads and re-arms a slot in operation k; peer q fills it again in operation k + 3. In
 between:
 
-1. r's kernel k ends, which orders its re-arms before its kernel k + 1. For r's own device: what a
-   peer may see of them, no kernel's end says.
-2. In operation k + 1 one thread of r releases a *token* to every peer
-   (:mod:`worldline.primitives.signals`): it covers what r re-armed before.
-3. In operation k + 2 one thread of q waits for that token: an acquire. It has come in the meantime,
-   as r's data of operation k + 1 has.
+1. r's kernel k ends, which orders its re-arms before its kernel k + 1, and before r's own polls.
+   For r's own device: what a peer may see of them, no kernel's end says.
+2. In operation k + 1 the first block of r releases a *token* to every peer, whoever will fill
+   which slot next (:mod:`worldline.primitives.signals`): it covers what r re-armed before.
+3. In operation k + 2 the first block of q waits for that token: an acquire. It has come in the
+   meantime, as r's data of operation k + 1 has.
 4. q's kernel k + 2 ends, and q's kernel k + 3 fills the slot.
 
 Relaxed in place of 2, a late re-arm could overwrite what q has sent, and r would wait for ever.
@@ -218,10 +219,10 @@ def sentinel_recv(
                             arena,
                             table,
                             operation,
-                            count,
+                            count >> 2,
                             source,
                             first,
-                            count,
+                            count >> 2,
                             count * 0 - 1,
                             RANK,
                             WORLD,

@@ -21,7 +21,7 @@ A row of flags beyond the blocks' own is the *tokens'*: the first block of an op
 protocol that re-arms what it has read tells every peer "all that my earlier operations emptied is
 empty for you too", and waits for what its peers told in the operation before. The release covers
 the stores of every thread of the kernels before, whose ends came before it; the acquire holds for
-every thread of the kernels that follow. Both lie off the critical path.
+every thread of the kernels that follow. It comes last: nothing of the operation waits for it.
 """
 
 import triton.language as tl

@@ -129,7 +129,8 @@ def _show(result: dict[str, Any], console: Console) -> None:
     table = Table()
     for heading in ("dtype", "size", "algorithm", "bits", "time", "spread", "replay", "host"):
         left = heading in ("dtype", "algorithm")
-        table.add_column(heading, justify="left" if left else "right")
+        # Names that are cut short could not be told apart.
+        table.add_column(heading, justify="left" if left else "right", overflow="fold")
     for row in result["rows"]:
         table.add_row(
             row["dtype"],

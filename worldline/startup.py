@@ -171,9 +171,13 @@ def init(
         for index in range(lanes):
             arena = source.allocate(rendezvous, layout)
             made.append(Lane(source, arena, rendezvous.rank, rendezvous.size, seconds, index))
-            empty_slots(arena)
-        # No call before everybody's arenas are.
-        rendezvous.meet("ready")
+
+        def empty() -> None:
+            for lane in made:
+                empty_slots(lane.arena)
+
+        # No call before every rank's arenas are ready.
+        rendezvous.together("ready", empty)
         loader = Loader(rendezvous, made, declared)
     except BaseException:
         for lane in made:

@@ -53,7 +53,7 @@ struct Sentinel {
   }
   // What has been read is empty again at once: nobody needs to know later how far it went.
   WL_DEVICE bool wait(char* slot, Pair& seen, const Lane& lane, int peer, u32 index) const {
-    if (!poll(slot, seen, sentinel_arrived, [](Pair) { return u32(EMPTY); }, count, lane, peer, index)) return false;
+    if (!poll(slot, seen, sentinel_arrived, [](Pair) { return u32(EMPTY); }, count >> 2, lane, peer, index)) return false;
     sentinel_rearm(slot);
     return true;
   }

@@ -1,4 +1,4 @@
-// Tokens: a peer may fill again what this rank emptied an operation ago; twin of tokens.py.
+// Tokens: a peer may fill again what this rank emptied an operation ago; twin of signals.py.
 //
 // The thread's release covers what every thread of the kernels before has stored, for their ends came
 // before it; its acquire holds for every thread of the kernels to come.

@@ -22,8 +22,17 @@ WRAP = -5
 
 
 def every_pattern(rank: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return all bit patterns of a 16-bit dtype, shifted by rank so that all kinds meet."""
-    return torch.arange(-(2**15), 2**15).to(torch.int16).roll(12345 * rank).view(dtype)
+    """Return all bit patterns of a 16-bit dtype, shifted by rank so that all kinds meet.
+
+    Then runs of ones, as long as slots and at every place in them, some on one rank alone.
+    """
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).roll(12345 * rank)
+    runs = torch.zeros(1003, dtype=torch.int16)
+    for start in range(0, 900, 19):
+        if start % 3 != rank % 3:
+            runs[start : start + 2 + start % 17] = -1
+    runs[-5:] = -1
+    return torch.cat([every, runs]).view(dtype)
 
 
 def check_points(world: World) -> list[str]:

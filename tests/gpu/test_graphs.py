@@ -13,10 +13,13 @@ from worldline import UnsupportedError, World
 COUNT = 3000
 
 
-def check_replays(world: World, replays: int) -> list[str]:
+ALGORITHMS = ("ll_one_shot_cuda", "sentinel_one_shot_cuda", "sentinel_two_shot_cuda")
+
+
+def check_replays(world: World, algorithm: str, replays: int) -> list[str]:
     """Replay one captured call, on a stream other than the capture's, with fresh inputs."""
     x = torch.zeros(COUNT, dtype=torch.bfloat16, device=world.device)
-    graph, kept = captured(world, lambda: world.all_reduce(x))
+    graph, kept = captured(world, lambda: world.all_reduce(x, algorithm=algorithm))
     other = torch.cuda.Stream()
     here = torch.cuda.current_stream()
     other.wait_stream(here)
@@ -33,7 +36,7 @@ def check_replays(world: World, replays: int) -> list[str]:
     return wrong
 
 
-def check_lanes(world: World) -> list[str]:
+def check_lanes(world: World, algorithm: str) -> list[str]:
     """Run two lanes on two streams at once, unordered."""
     streams = [torch.cuda.Stream() for _ in range(2)]
     for stream in streams:
@@ -49,7 +52,8 @@ def check_lanes(world: World) -> list[str]:
         found = []
         for lane in range(2) if world.rank % 2 else (1, 0):
             with torch.cuda.stream(streams[lane]):
-                found.append((lane, world.all_reduce(mine[lane], lane=lane)))
+                y = world.all_reduce(mine[lane], lane=lane, algorithm=algorithm)
+                found.append((lane, y))
         for stream in streams:
             stream.synchronize()
         wrong += [f"call {call} lane {lane}" for lane, y in found if differs(y, inputs[lane])]
@@ -66,15 +70,21 @@ def check_unloaded(world: World) -> str:
     return "captured"
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(("provider", "ranks"), places())
-def test_a_captured_call_replayed(provider: str, ranks: int) -> None:
-    for wrong in worldline.spawn(check_replays, ranks, (1000,), provider=provider, deadline=60):
+def test_a_captured_call_replayed(provider: str, ranks: int, algorithm: str) -> None:
+    for wrong in worldline.spawn(
+        check_replays, ranks, (algorithm, 1000), provider=provider, deadline=60
+    ):
         assert wrong == []
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS[:2])
 @pytest.mark.parametrize(("provider", "ranks"), places(loopback=(2, 4)))
-def test_lanes_may_overlap(provider: str, ranks: int) -> None:
-    for wrong in worldline.spawn(check_lanes, ranks, provider=provider, lanes=2, deadline=60):
+def test_lanes_may_overlap(provider: str, ranks: int, algorithm: str) -> None:
+    for wrong in worldline.spawn(
+        check_lanes, ranks, (algorithm,), provider=provider, lanes=2, deadline=60
+    ):
         assert wrong == []
 
 

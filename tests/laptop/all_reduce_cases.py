@@ -33,6 +33,11 @@ def random_bits(seed: int, count: int, dtype: torch.dtype) -> torch.Tensor:
     for index, word in enumerate(special * 8):
         if index < count:
             words[(index * 7 + seed) % count] = word
+    # Runs of ones of every alignment look like empty sentinel slots, the last up to the end.
+    for start, length in ((seed % 16 + 40 * i, 2 + i % 8) for i in range(count // 80)):
+        words[start : start + length] = -1
+    if count > 3:
+        words[-(seed % 4) :] = -1
     return words.to(_INTEGERS[dtype.itemsize]).view(dtype)
 
 

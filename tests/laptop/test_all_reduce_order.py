@@ -26,6 +26,10 @@ def check_interleaving(world: Any, calls: int, epoch: int, seed: int) -> list[st
         # The barrier's rounds wrap too, as signed numbers: start them and their flags below that.
         for offset, words in ((layout.ROUNDS, layout.MAX_BLOCKS), (layout.FLAGS, FLAG_WORDS)):
             world.lane.arena.fill_words(offset, epoch, words)
+        # No call before every rank has done so.
+        world.store.add("set", 1)
+        while world.store.add("set", 0) < world.size:
+            time.sleep(0.001)
     plan, dawdle = random.Random(seed), random.Random(seed * 100 + world.rank)
     faults = []
     for call in range(calls):
@@ -52,7 +56,13 @@ def test_interleaved_calls(ranks: int, calls: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "epoch"), [(2, 0xFFFFFFFF - 6), (4, 0xFFFFFFFF - 6), (2, 0x7FFFFFFF - 6)]
+    ("ranks", "epoch"),
+    [
+        (2, 0xFFFFFFFF - 6),
+        (4, 0xFFFFFFFF - 6),
+        (2, 0x7FFFFFFF - 6),
+        (2, 0x1FFFFFFF - 6),  # The sentinel's count, times four, changes sign.
+    ],
 )
 def test_across_the_epoch_wrap(ranks: int, epoch: int) -> None:
     # Two of five calls take epochs, two sentinel counts: either's wrap is among the first.

@@ -11,14 +11,14 @@ import torch
 from worldline import CollectiveAborted, ProviderError, UnsupportedError
 from worldline.kernels import loading
 from worldline.kernels.loading import Loader
+from worldline.primitives.bootstrap import Rendezvous
 
 
-class Ranks:
+class Ranks(Rendezvous):
     """A rendezvous whose other rank always comes, a lane, kernels and a plan: all keep a diary."""
 
-    rank = 0
-
     def __init__(self) -> None:
+        self.rank = 0
         self.diary: list[str] = []
         self.problem_elsewhere = ""
         self.dead = False
@@ -33,12 +33,12 @@ class Ranks:
         if self.dead:
             raise CollectiveAborted("all_reduce", 0, 1)
 
-    def meet(self, what: str) -> None:
+    def meet(self, what: str, timeout: float | None = None) -> None:
         self.diary.append(f"met: {what}")
 
-    def gather(self, what: str, problem: str) -> list[str]:
+    def gather(self, what: str, value: Any, timeout: float | None = None) -> list[Any]:
         self.diary.append(f"gathered: {what}")
-        return [problem, self.problem_elsewhere]
+        return [value, self.problem_elsewhere]
 
     def add(self, dtypes: list[torch.dtype]) -> None:
         self.diary.append(f"added {dtypes[0]}")

@@ -31,6 +31,7 @@ PLANTED = {
     "no_block_barrier_before_advance": 2,
     "one_flag_checked": 8,
     "two_stages": 60,
+    "one_stage_for_the_gathered": 60,
     "stage_moved_by_other_operations": 60,
     "not_re_armed": 4,
     "relaxed_re_arm": 60,
@@ -75,6 +76,7 @@ HELD = {
     "wrap": 8,
     "sentinels": 16,
     "between": 16,
+    "stages": 16,
 }
 
 

@@ -15,9 +15,10 @@ from tests.simulator.worlds import (
     grids,
     one_shots,
     sentinels,
+    two_shots,
     wrap,
 )
-from worldline.kernels import all_reduce_barrier, all_reduce_ll
+from worldline.kernels import all_reduce_barrier, all_reduce_ll, all_reduce_sentinel
 from worldline.primitives import epochs, ll, sentinel, signals
 
 
@@ -131,6 +132,14 @@ BUGS = {
         sentinel.begin_stage,
         (("(word & 3) == 2, word + 2, word + 5", "(word & 3) == 1, word + 3, word + 5"),),
         sentinels,
+    ),
+    "one_stage_for_the_gathered": Bug(
+        all_reduce_sentinel.all_reduce_sentinel_two_shot,
+        (
+            ("arena + stage + index * SLOT", "arena + REGION + index * SLOT"),
+            ("to = peer + stage + ((WORLD", "to = peer + REGION + ((WORLD"),
+        ),
+        two_shots,
     ),
     "stage_moved_by_other_operations": Bug(
         epochs.advance_epoch, ((_ADVANCE, _ADVANCE + _ADVANCE_STAGE),), between

@@ -30,20 +30,40 @@ def barriers(seed: str) -> Scenario:
 
 
 def sentinels(seed: str) -> Scenario:
-    """Small sentinel calls one after another, each stage more than twice."""
-    return _repeated("sentinel_one_shot", random.Random(seed), 7)
+    """Small one-shot sentinel calls one after another, each stage more than twice."""
+    rng = random.Random(seed)
+    return _sentinels(rng, ["sentinel_one_shot"] * 7)
+
+
+def two_shots(seed: str) -> Scenario:
+    """Small two-shot sentinel calls one after another."""
+    rng = random.Random(seed)
+    return _sentinels(rng, ["sentinel_two_shot"] * 7)
+
+
+def stages(seed: str) -> Scenario:
+    """Sentinel calls of both shots: who fills a slot next changes."""
+    rng = random.Random(seed)
+    return _sentinels(rng, rng.choices(SENTINEL_NAMES, k=8))
 
 
 def between(seed: str) -> Scenario:
     """Few sentinel calls, each with LL calls in between."""
     rng = random.Random(seed)
-    names = ("sentinel_one_shot", "ll_one_shot", "ll_one_shot")
-    calls = tuple(Call(names[i % 3], rng.randint(1, 8)) for i in range(10))
+    return _sentinels(rng, ["sentinel_one_shot", "ll_one_shot", "ll_one_shot"] * 3)
+
+
+def _sentinels(rng: random.Random, names: list[str]) -> Scenario:
+    """Draw small calls; several blocks, of which only the first releases a token."""
+    calls = tuple(
+        Call(name, rng.randint(1, 24), grid=rng.randint(1, 3), block=rng.choice((2, 8)))
+        for name in names
+    )
     return Scenario(rng.choice((2, 3)), calls)
 
 
-def _repeated(name: str, rng: random.Random, times: int = 4) -> Scenario:
-    calls = tuple(Call(name, rng.randint(1, 16)) for _ in range(times))
+def _repeated(name: str, rng: random.Random) -> Scenario:
+    calls = tuple(Call(name, rng.randint(1, 16)) for _ in range(4))
     return Scenario(rng.choice((2, 3)), calls)
 
 
@@ -109,4 +129,5 @@ WORLDS = {
     "barriers": barriers,
     "sentinels": sentinels,
     "between": between,
+    "stages": stages,
 }

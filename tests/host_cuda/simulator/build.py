@@ -14,7 +14,17 @@ from worldline.primitives import nvrtc
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-SCENARIOS = ("small", "sentinel", "between", "grids", "mixed", "wrap", "clears", "overlap")
+SCENARIOS = (
+    "small",
+    "sentinel",
+    "stages",
+    "between",
+    "grids",
+    "mixed",
+    "wrap",
+    "clears",
+    "overlap",
+)
 _UNITS = ("memory", "schedule", "seam", "scenario", "simulate")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas")
 _FLAGS = ("-std=c++20", *_WARNINGS)

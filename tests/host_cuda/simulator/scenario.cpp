@@ -37,6 +37,15 @@ static Scenario small(bool sentinel, Random& random) {
   return scenario;
 }
 
+// Sentinel operations of both shots and several grids: who fills a slot next changes.
+static Scenario stages(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  for (int i = 0; i < 8; ++i)
+    scenario.calls.push_back(call(true, scenario.world, random.between(1, 2), 40, u32(random.between(1, 3)),
+                                  random.choice({1u, 2u}), random));
+  return scenario;
+}
+
 // Few sentinel operations, each after several LL ones.
 static Scenario between(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
@@ -97,6 +106,7 @@ static Scenario overlap(Random& random) {
 Scenario draw(const std::string& name, Random& random) {
   if (name == "small") return small(false, random);
   if (name == "sentinel") return small(true, random);
+  if (name == "stages") return stages(random);
   if (name == "between") return between(random);
   if (name == "grids") return grids(random);
   if (name == "mixed") return mixed(random);
