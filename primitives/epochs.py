@@ -1,9 +1,4 @@
-"""Epochs in device memory: one word per possible block.
-
-Block b reads word b once its predecessor has ended, and then advances words b, b + grid,
-b + 2 * grid, and so on. Every launch therefore advances every word, whatever its grid, and a fast
-block never moves a word that a late block of the same launch has still to read: words b' < grid
-belong to block b' alone.
+"""Epochs in device memory, by a counter (:mod:`worldline.primitives.counters`), and their wrap.
 
 Wrap
 ----
@@ -22,10 +17,10 @@ epoch, which is the rule for all LL kernels.
 import triton.language as tl
 
 from worldline.primitives import layout
+from worldline.primitives.counters import advance_words, load_word
 from worldline.primitives.jit import device_function
 from worldline.primitives.memory_ops import fence_system, store_pair
 
-MAX_BLOCKS = tl.constexpr(layout.MAX_BLOCKS)
 EPOCHS = tl.constexpr(layout.EPOCHS)
 LL = tl.constexpr(layout.LL)
 SLOT = tl.constexpr(layout.SLOT)
@@ -46,22 +41,14 @@ def begin_epoch(arena, block):
     block : int32
         The program's index in the grid.
     """
-    word = tl.load((arena + EPOCHS).to(tl.pointer_type(tl.int32)) + block, volatile=True)
+    word = load_word(arena, EPOCHS, block)
     return tl.where(word == _LAST, _FIRST_AFTER_WRAP, word + 1)
 
 
 @device_function
 def advance_epoch(arena, block, grid, epoch):
-    """Advance this block's words; all threads share the work.
-
-    Between sending and receiving, where the stores cost nothing: at the kernel's end its successor
-    would wait for them.
-    """
-    # No thread may move the word before every thread has read it.
-    tl.debug_barrier()
-    word = block + grid * tl.arange(0, MAX_BLOCKS)
-    pointer = (arena + EPOCHS).to(tl.pointer_type(tl.int32))
-    tl.store(pointer + word, epoch + word * 0, mask=word < MAX_BLOCKS)
+    """Advance this block's words to this launch's epoch."""
+    advance_words(arena, EPOCHS, block, grid, epoch)
 
 
 @device_function

@@ -62,8 +62,8 @@ run one after another, program b may wait for the peers' program b only.
 import triton.language as tl
 
 from worldline.primitives import layout
+from worldline.primitives.counters import advance_words, load_word
 from worldline.primitives.deadline import clock_ns, give_way, overdue, report_timeout
-from worldline.primitives.epochs import MAX_BLOCKS
 from worldline.primitives.jit import device_function
 from worldline.primitives.memory_ops import agreed, any_true, pause, poll_filled, store_pair
 from worldline.primitives.numerics import FLOAT32
@@ -86,18 +86,14 @@ def begin_stage(arena, block):
     block : int32
         The program's index in the grid.
     """
-    word = tl.load((arena + STAGES).to(tl.pointer_type(tl.int32)) + block, volatile=True)
+    word = load_word(arena, STAGES, block)
     return tl.where((word & 3) == 2, word + 2, word + 5)
 
 
 @device_function
 def advance_stage(arena, block, grid, count):
-    """Advance this block's words; all threads share the work."""
-    # No thread may move the word before every thread has read it.
-    tl.debug_barrier()
-    word = block + grid * tl.arange(0, MAX_BLOCKS)
-    pointer = (arena + STAGES).to(tl.pointer_type(tl.int32))
-    tl.store(pointer + word, count + word * 0, mask=word < MAX_BLOCKS)
+    """Advance this block's words to this launch's count and stage."""
+    advance_words(arena, STAGES, block, grid, count)
 
 
 @device_function

@@ -42,12 +42,12 @@ def main(args: argparse.Namespace) -> int:
             f"torch sees {gpus} GPUs"
         )
     seen = spawn(hammer, ranks, (duration,), provider="torch")
-    tallies = add(tally for rank in seen for tally in rank)
+    tallies, machine = add(tally for rank in seen for tally in rank), fingerprint()
     verdict = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "ranks": ranks,
         "seconds": duration,
-        "hardware": {name: fingerprint()[name] for name in _HARDWARE},
+        "hardware": {name: machine[name] for name in _HARDWARE},
         "tallies": [tally.as_dict() for tally in tallies],
     }
     keep(verdict)

@@ -1,4 +1,4 @@
-// Counters in device memory, one word per possible block; epochs.py has the rules.
+// Counters in device memory, one word per possible block; twin of counters.py, which has the rules.
 #pragma once
 #include "layout.cuh"
 #include "ops.cuh"

@@ -142,7 +142,7 @@ PLANTS = {
     "an epoch that moves without a block-wide barrier": Plant(
         "epoch_moves_after_all_have_read_it",
         LL,
-        "primitives/epochs.py",
+        "primitives/counters.py",
         "    tl.debug_barrier()\n    word = block",
         "    word = block",
     ),

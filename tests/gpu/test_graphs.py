@@ -9,11 +9,12 @@ import worldline
 from tests.gpu.places import places
 from tests.gpu.ranks import captured, differs, wide_range
 from worldline import UnsupportedError, World
+from worldline.kernels.registry import algorithms
 
 COUNT = 3000
 
 
-ALGORITHMS = ("ll_one_shot_cuda", "sentinel_one_shot_cuda", "sentinel_two_shot_cuda")
+ALGORITHMS = tuple(row.name for row in algorithms("all_reduce") if row.backend == "cuda")
 
 
 def check_replays(world: World, algorithm: str, replays: int) -> list[str]:
@@ -79,7 +80,7 @@ def test_a_captured_call_replayed(provider: str, ranks: int, algorithm: str) -> 
         assert wrong == []
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS[:2])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(("provider", "ranks"), places(loopback=(2, 4)))
 def test_lanes_may_overlap(provider: str, ranks: int, algorithm: str) -> None:
     for wrong in worldline.spawn(

@@ -19,7 +19,7 @@ from tests.simulator.worlds import (
     wrap,
 )
 from worldline.kernels import all_reduce_barrier, all_reduce_ll, all_reduce_sentinel
-from worldline.primitives import epochs, ll, sentinel, signals
+from worldline.primitives import counters, epochs, ll, sentinel, signals
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,10 @@ _MEET = (
     "    alive = barrier(block, arrive{}, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)\n"
 )
 _FIRST, _SECOND = _MEET.format(""), _MEET.format(" + 1")
-_ADVANCE = "    tl.store(pointer + word, epoch + word * 0, mask=word < MAX_BLOCKS)\n"
-_ADVANCE_STAGE = """    stages = (arena + layout.STAGES).to(tl.pointer_type(tl.int32))
-    stage = tl.load(stages + block)
-    tl.debug_barrier()
+_ADVANCE = "    advance_words(arena, EPOCHS, block, grid, epoch)\n"
+_ADVANCE_STAGE = """    stage = load_word(arena, layout.STAGES, block)
     stage = (stage & ~3) | tl.where((stage & 3) == 2, 0, (stage & 3) + 1)
-    tl.store(stages + word, stage + word * 0, mask=word < MAX_BLOCKS)
+    advance_words(arena, layout.STAGES, block, grid, stage)
 """
 _REARM = "    store_pair(address, empty, empty, wanted & (alive != 0))\n"
 _ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
@@ -119,14 +117,12 @@ BUGS = {
     "clear_the_wrong_half": Bug(
         epochs.clear_before_wrap, (("((epoch + 1) & 1)", "(epoch & 1)"),), wrap
     ),
-    "shared_epoch_word": Bug(
-        epochs.begin_epoch, ((" + block, volatile=True", ", volatile=True"),), grids
-    ),
+    "shared_epoch_word": Bug(epochs.begin_epoch, (("EPOCHS, block", "EPOCHS, block * 0"),), grids),
     "own_epoch_word_only": Bug(
-        epochs.advance_epoch, (("mask=word < MAX_BLOCKS", "mask=word < grid"),), grids
+        counters.advance_words, (("mask=word < MAX_BLOCKS", "mask=word < grid"),), grids
     ),
     "no_block_barrier_before_advance": Bug(
-        epochs.advance_epoch, (("    tl.debug_barrier()\n", ""),), one_shots
+        counters.advance_words, (("    tl.debug_barrier()\n", ""),), one_shots
     ),
     "two_stages": Bug(
         sentinel.begin_stage,
