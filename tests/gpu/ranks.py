@@ -57,12 +57,13 @@ def captured(world: World, call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph,
         finally:
             graph.capture_end()
     torch.cuda.current_stream().wait_stream(stream)
-    _meet(world)
+    meet(world)
     return graph, result
 
 
-def _meet(world: World) -> None:
-    key = f"captured/{world.store.add(f'captured by {world.rank}', 1)}"
+def meet(world: World) -> None:
+    """Wait on the host until every rank has come."""
+    key = f"met/{world.store.add(f'met by {world.rank}', 1)}"
     if world.store.add(key, 1) == world.size:
         world.store.set(f"{key} by all", "")
     world.store.wait([f"{key} by all"])
