@@ -64,7 +64,7 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
     ------
     InvalidArgument
         For a collective or a name that the registry does not have, or a launch too narrow for a
-        GPU.
+        GPU or too wide for an algorithm.
     UnsupportedError
         When nothing can serve, with every reason.
     """

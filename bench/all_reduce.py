@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from worldline.bench import timing
+from worldline.bench import sms, timing
 from worldline.bench.group import Group
 from worldline.bench.peers import Peer, peers
 from worldline.bench.rows import Row
@@ -118,6 +118,7 @@ class _Point:
             calls[name] = functools.partial(peer.all_reduce, mine)
         replays: dict[str, list[float]] = {}
         host: dict[str, list[float]] = {}
+        occupied: dict[str, int] = {}
         if mine.is_cuda:
             self._add_without_deadline(calls, refused)
             graphs = timing.Graphs(world, self._group)
@@ -127,6 +128,12 @@ class _Point:
             times, replays = graphs.times(repeats), graphs.replays(repeats)
             for name in times:
                 host[name] = timing.host_seconds(calls[name], self._group, repeats)
+            occupied = {name: self._occupied(name) for name in exact if name in times}
+            if occupied:
+                best = min(occupied, key=lambda name: statistics.median(times[name]))
+                name, found = f"{best}, fewest SMs", self._fewest(best, repeats)
+                if found is not None:
+                    exact[name], occupied[name], times[name] = found
         else:
             failed = self._try(calls, lambda name, call: call())
             works = {name: call for name, call in calls.items() if name not in failed}
@@ -143,8 +150,9 @@ class _Point:
                     exact=exact.get(name),
                     microseconds=_median(times[name]),
                     spread=(max(times[name]) - min(times[name])) * 1e6 / _median(times[name]),
-                    replay_microseconds=_median(replays[name]) if replays else None,
-                    host_microseconds=_median(host[name]) if host else None,
+                    replay_microseconds=_median(replays[name]) if name in replays else None,
+                    host_microseconds=_median(host[name]) if name in host else None,
+                    sms=occupied.get(name),
                 )
                 for name in times
             ),
@@ -153,6 +161,36 @@ class _Point:
                 for name, reason in refused.items()
             ),
         ]
+
+    def _occupied(self, name: str) -> int:
+        row = algorithm("all_reduce", name)
+        shape = row.launches(self._world.request("all_reduce", self._mine))[0]
+        return sms.occupied(self._world, row, self._mine, shape)
+
+    def _fewest(self, name: str, repeats: int) -> tuple[bool, int, list[float]] | None:
+        """Find how few multiprocessors do for a row: whether it is exact, how many, its times.
+
+        Timed apart from the rest: the shapes are compared with each other.
+        """
+        world, mine = self._world, self._mine
+        row = algorithm("all_reduce", name)
+        default = row.launches(world.request("all_reduce", mine))[0]
+        shapes = [*sms.smaller_grids(world, row, mine), default]
+        calls: dict[str, Callable[[], object]] = {
+            str(shape): functools.partial(world.all_reduce, mine, algorithm=name, launch=shape)
+            for shape in shapes
+        }
+        graphs = timing.Graphs(world, self._group)
+        failed = self._try(calls, graphs.add)
+        for shape in failed:
+            graphs.drop(shape)
+        able = [shape for shape in shapes if str(shape) not in failed]
+        if not able:
+            return None
+        times = graphs.times(repeats)
+        found = able[sms.fewest([statistics.median(times[str(shape)]) for shape in able])]
+        exact = self._exact(calls[str(found)])
+        return exact, sms.occupied(world, row, mine, found), times[str(found)]
 
     def _exact(self, call: Callable[[], Any]) -> bool:
         expected = reference.bits(reference.all_reduce(self._inputs))

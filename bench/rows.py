@@ -33,6 +33,8 @@ class Row:
         graph's launch and the hosts' distance are in it. None on the CPU.
     host_microseconds : float or None
         What a call costs the host thread, eager; the slowest rank's median. None on the CPU.
+    sms : int or None
+        Streaming multiprocessors that its blocks occupy, of ours on GPUs.
     reason : str or None
         Why the point was not measured.
     """
@@ -46,6 +48,7 @@ class Row:
     spread: float | None = None
     replay_microseconds: float | None = None
     host_microseconds: float | None = None
+    sms: int | None = None
     reason: str | None = None
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """All-reduce over sentinel slots: one-shot and two-shot kernels in Triton.
 
 The kernels are those of :mod:`worldline.kernels.all_reduce_ll`, with slots of 16 bytes of data (a
-pair of items) and with tokens in the first program. Own data is added as it is: where a word had to
-be sent as another NaN, the sum is the one NaN of its dtype on every rank.
+pair of items) and passes through a channel for each program. Own data is added as it is: where a
+word had to be sent as another NaN, the sum is the one NaN of its dtype on every rank.
 """
 
 import triton.language as tl
@@ -10,28 +10,32 @@ import triton.language as tl
 from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
 from worldline.primitives.jit import ARGUMENTS, device_function, kernel
-from worldline.primitives.memory_ops import address
+from worldline.primitives.memory_ops import address, agreed, worked_out_anew
 from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
 from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.sentinel import (
-    advance_stage,
     begin_stage,
-    send_tokens,
+    hear_emptied,
+    keep_stage,
+    next_stage,
     sentinel_recv,
     sentinel_send,
+    tell_emptied,
 )
-from worldline.primitives.vectors import items_of_share, load_items, store_items
+from worldline.primitives.vectors import load_items, store_items
 
 SLOT = tl.constexpr(layout.SLOT)
+CHANNEL = tl.constexpr(layout.CHANNEL)
 OPERATION = tl.constexpr(layout.OPERATIONS.index("all_reduce"))
 
 
 @device_function
 def _reduce(
     own,
-    stage,
+    channel,
+    first,
     stride: tl.constexpr,
-    slot,
+    lane,
     count,
     mask,
     alive,
@@ -42,18 +46,19 @@ def _reduce(
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """Receive every peer's slot [rank][slot] and add all ranks' data in rank order, own included.
+    """Receive every peer's slots [rank][lane] and add all ranks' data in rank order, own included.
 
+    ``channel`` is the offset of the slots and ``first`` the index of the first, for the record.
     Returns the rounded sum's four words, NaN where a wait failed, and ``alive``.
     """
     for rank in tl.static_range(WORLD):
         if rank == RANK:
             data0, data1, data2, data3 = own[0], own[1], own[2], own[3]
         else:
-            index = rank * stride + slot
+            index = rank * stride + lane
             data0, data1, data2, data3, alive = sentinel_recv(
-                arena + stage + index * SLOT,
-                index,
+                arena + channel + index * SLOT,
+                first + index,
                 count,
                 mask,
                 alive,
@@ -104,8 +109,8 @@ def all_reduce_sentinel_one_shot(
     """Sum ``count`` elements at address ``source`` over all ranks into address ``target``.
 
     Parameters are those of :func:`worldline.kernels.all_reduce_ll.all_reduce_ll_one_shot`, but for
-    REGION and STAGE: the sentinel region's offset and the bytes of a stage. BLOCK counts slots.
-    ``count`` is at most what STAGE / WORLD bytes hold.
+    REGION and STAGE: the sentinel region's offset and the bytes of a stage. BLOCK counts slots, at
+    most what CHANNEL / WORLD bytes hold; ``count`` is any.
     """
     table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
@@ -114,31 +119,33 @@ def all_reduce_sentinel_one_shot(
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     slots = (items + 1) // 2
+    stride: tl.constexpr = CHANNEL // SLOT // WORLD
     number = begin_stage(arena, block)
-    alive = lane_alive(arena)
-    stage = REGION + (number & 3).to(tl.int64) * STAGE
+    # Each thread has read the dead word for itself.
+    alive = agreed(lane_alive(arena))
+    home = block.to(tl.int64) * CHANNEL
+    found = block * 0
 
     for start in range(block * BLOCK, slots, grid * BLOCK):
+        channel = REGION + (number & 3).to(tl.int64) * STAGE + home
+        tell_emptied(block, number, alive, table, RANK, WORLD)
         slot = (start + lane).to(tl.int64)
         valid = slot < slots
         own = load_items(source, slot, items, count, valid, DTYPE, WIDE)
         for step in tl.static_range(1, WORLD):
             peer = tl.load(table + (RANK + step) % WORLD)
-            index = RANK * (STAGE // SLOT // WORLD) + slot
-            to = peer + stage + index * SLOT
+            to = peer + channel + (RANK * stride + lane) * SLOT
             sentinel_send(to, own[0], own[1], own[2], own[3], valid & (alive != 0), DTYPE)
-    advance_stage(arena, block, grid, number)
-    found = enter_lane(arena, block)
+        keep_stage(arena, block, number)
+        if start == block * BLOCK:
+            found = enter_lane(arena, block)
 
-    for start in range(block * BLOCK, slots, grid * BLOCK):
-        slot = (start + lane).to(tl.int64)
-        valid = slot < slots
-        own = load_items(source, slot, items, count, valid, DTYPE, WIDE)
         word0, word1, word2, word3, alive = _reduce(
             own,
-            stage,
-            STAGE // SLOT // WORLD,
-            slot,
+            channel,
+            home // SLOT,
+            stride,
+            lane,
             number,
             valid,
             alive,
@@ -151,8 +158,9 @@ def all_reduce_sentinel_one_shot(
         )
         words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
         store_items(target, slot, words, items, count, valid, DTYPE, WIDE)
+        alive = hear_emptied(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
+        number = next_stage(number)
 
-    alive = send_tokens(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)
 
 
@@ -173,7 +181,7 @@ def all_reduce_sentinel_two_shot(
 ):
     """Sum as :func:`all_reduce_sentinel_one_shot` does, each rank reducing one share.
 
-    ``count`` is at most what STAGE / 2 / WORLD * WORLD bytes hold.
+    BLOCK is at most what CHANNEL / 2 / WORLD bytes hold.
     """
     table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
@@ -183,33 +191,39 @@ def all_reduce_sentinel_two_shot(
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     slots = (items + 1) // 2
     share = (slots + (WORLD - 1)) // WORLD
+    stride: tl.constexpr = CHANNEL // SLOT // 2 // WORLD
     number = begin_stage(arena, block)
-    alive = lane_alive(arena)
-    stage = REGION + (number & 3).to(tl.int64) * STAGE
-    stride: tl.constexpr = STAGE // SLOT // 2 // WORLD
+    # Each thread has read the dead word for itself.
+    alive = agreed(lane_alive(arena))
+    home = block.to(tl.int64) * CHANNEL
+    found = block * 0
 
     for start in range(block * BLOCK, share, grid * BLOCK):
+        channel = REGION + (number & 3).to(tl.int64) * STAGE + home
+        tell_emptied(block, number, alive, table, RANK, WORLD)
         place = (start + lane).to(tl.int64)
         for step in tl.static_range(1, WORLD):
             owner = (RANK + step) % WORLD
-            valid, exchanged = items_of_share(owner, slots, share, place, block * BLOCK)
-            own = load_items(source, owner * share + place, items, count, valid, DTYPE, WIDE)
-            to = tl.load(table + owner) + stage + (RANK * stride + place) * SLOT
-            sentinel_send(to, own[0], own[1], own[2], own[3], exchanged & (alive != 0), DTYPE)
-    advance_stage(arena, block, grid, number)
-    found = enter_lane(arena, block)
+            slot = owner * share + place
+            held = (place < share) & (slot < slots)
+            own = load_items(source, slot, items, count, held, DTYPE, WIDE)
+            to = tl.load(table + owner) + channel + (RANK * stride + lane) * SLOT
+            sentinel_send(to, own[0], own[1], own[2], own[3], held & (alive != 0), DTYPE)
+        keep_stage(arena, block, number)
+        if start == block * BLOCK:
+            found = enter_lane(arena, block)
 
-    for start in range(block * BLOCK, share, grid * BLOCK):
-        place = (start + lane).to(tl.int64)
-        valid, exchanged = items_of_share(RANK, slots, share, place, block * BLOCK)
-        own = load_items(source, RANK * share + place, items, count, valid, DTYPE, WIDE)
+        slot = RANK * share + place
+        valid = (place < share) & (slot < slots)
+        own = load_items(source, slot, items, count, valid, DTYPE, WIDE)
         word0, word1, word2, word3, alive = _reduce(
             own,
-            stage,
+            channel,
+            home // SLOT,
             stride,
-            place,
+            lane,
             number,
-            exchanged,
+            valid,
             alive,
             arena,
             table,
@@ -220,22 +234,23 @@ def all_reduce_sentinel_two_shot(
         )
         for step in tl.static_range(1, WORLD):
             peer = tl.load(table + (RANK + step) % WORLD)
-            to = peer + stage + ((WORLD + RANK) * stride + place) * SLOT
-            sentinel_send(to, word0, word1, word2, word3, exchanged & (alive != 0), DTYPE)
+            to = peer + channel + ((WORLD + RANK) * stride + lane) * SLOT
+            sentinel_send(to, word0, word1, word2, word3, valid & (alive != 0), DTYPE)
         words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
-        store_items(target, RANK * share + place, words, items, count, valid, DTYPE, WIDE)
+        store_items(target, slot, words, items, count, valid, DTYPE, WIDE)
 
-    for start in range(block * BLOCK, share, grid * BLOCK):
-        place = (start + lane).to(tl.int64)
+        # Masks and addresses for every owner would not fit into the registers all the while.
+        place = worked_out_anew(place)
         for step in tl.static_range(1, WORLD):
             owner = (RANK + step) % WORLD
-            valid, exchanged = items_of_share(owner, slots, share, place, block * BLOCK)
-            index = (WORLD + owner) * stride + place
+            slot = owner * share + place
+            held = (place < share) & (slot < slots)
+            index = (WORLD + owner) * stride + lane
             word0, word1, word2, word3, alive = sentinel_recv(
-                arena + stage + index * SLOT,
-                index,
+                arena + channel + index * SLOT,
+                home // SLOT + index,
                 number,
-                exchanged,
+                held,
                 alive,
                 arena,
                 table,
@@ -246,7 +261,8 @@ def all_reduce_sentinel_two_shot(
                 WORLD,
             )
             words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
-            store_items(target, owner * share + place, words, items, count, valid, DTYPE, WIDE)
+            store_items(target, slot, words, items, count, held, DTYPE, WIDE)
+        alive = hear_emptied(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
+        number = next_stage(number)
 
-    alive = send_tokens(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)

@@ -18,11 +18,10 @@ from worldline.primitives.cuda_driver import call
 from worldline.primitives.cuda_module import launch_config
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import SLOT
 from worldline.primitives.nvrtc import REGISTERS
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce.cu"
-ENTRIES = tuple(row.kernel for row in ALGORITHMS if row.backend == "cuda")
+ROWS = tuple(row for row in ALGORITHMS if row.backend == "cuda")
 
 
 class LaneArguments(ctypes.Structure):
@@ -39,7 +38,7 @@ class LaneArguments(ctypes.Structure):
 
 
 class AllReduce(ctypes.Structure):
-    """``struct AllReduce`` of exchange.cuh."""
+    """``struct AllReduce`` of arguments.cuh."""
 
     _fields_ = (
         ("lane", LaneArguments),
@@ -116,22 +115,22 @@ def _loaded(
     world of the same ranks starts at once.
     """
     major, minor = torch.cuda.get_device_capability(device)
-    parts = list(itertools.product(ENTRIES, dtypes))
+    parts = list(itertools.product(ROWS, dtypes))
     cubins = nvrtc.compile_cubins(
         SOURCE,
         f"sm_{major}{minor}",
         (f"WL_WORLD={size}", f"WL_RANK={rank}", *macros),
-        [expressions(*part) for part in parts],
+        [expressions(*part, size) for part in parts],
     )
     functions = {}
-    for (entry, dtype), cubin in zip(parts, cubins, strict=True):
+    for (row, dtype), cubin in zip(parts, cubins, strict=True):
         module = call(cuda_driver.driver.cuModuleLoadData, cubin.code)
         for wide, loops in _FORMS:
-            name = expression(entry, dtype, wide, loops)
+            name = expression(row, dtype, wide, loops, size)
             symbol = cubin.names[name].encode()
             function = call(cuda_driver.driver.cuModuleGetFunction, module, symbol)
             _check_fits(name, function)
-            functions[entry, DTYPES[dtype], wide, loops] = function
+            functions[row.kernel, DTYPES[dtype], wide, loops] = function
     return functions
 
 
@@ -139,14 +138,15 @@ _FORMS = tuple(itertools.product((False, True), repeat=2))
 """Whether items are read whole, and whether a thread takes more than one."""
 
 
-def expressions(entry: str, dtype: torch.dtype) -> list[str]:
+def expressions(row: Algorithm, dtype: torch.dtype, size: int) -> list[str]:
     """Return the C++ names of a kernel's forms."""
-    return [expression(entry, dtype, wide, loops) for wide, loops in _FORMS]
+    return [expression(row, dtype, wide, loops, size) for wide, loops in _FORMS]
 
 
-def expression(entry: str, dtype: torch.dtype, wide: bool, loops: bool) -> str:
-    """Return the C++ name of a kernel."""
-    return f"{entry}<{DTYPES[dtype]}, {str(wide).lower()}, {str(loops).lower()}>"
+def expression(row: Algorithm, dtype: torch.dtype, wide: bool, loops: bool, size: int) -> str:
+    """Return the C++ name of a kernel for a world of so many ranks."""
+    batch = row.batch(size) if loops else 0
+    return f"{row.kernel}<{DTYPES[dtype]}, {str(wide).lower()}, {batch}>"
 
 
 def _check_fits(name: str, function: Any) -> None:
@@ -252,6 +252,6 @@ def _arguments(
     arguments.count = count
     arguments.items = -(-count // algorithm.per_item(request))
     arguments.share = -(-arguments.items // lane.size)
-    arguments.stride = arguments.buffer // SLOT // algorithm.shots // lane.size
+    arguments.stride = algorithm.stride(lane.arena.layout)
     arguments.launch_point = shape.launch_point
     return arguments

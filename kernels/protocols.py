@@ -29,6 +29,9 @@ class Protocol:
         Bytes of one of its halves or stages, from the layout.
     constants : callable
         A Triton kernel's constants, from the layout.
+    channel : int
+        Bytes that a block has to itself in a buffer, over and over in a launch; 0 where all blocks
+        share the buffer, which a launch goes through once.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Protocol:
     region: Callable[[ArenaLayout], int]
     buffer: Callable[[ArenaLayout], int]
     constants: Callable[[ArenaLayout], dict[str, int]]
+    channel: int = 0
 
 
 LL = Protocol(
@@ -54,6 +58,7 @@ SENTINEL = Protocol(
     region=lambda arena: arena.sentinel,
     buffer=lambda arena: arena.stage,
     constants=lambda arena: {"REGION": arena.sentinel, "STAGE": arena.stage},
+    channel=layout.CHANNEL,
 )
 BARRIER = Protocol(
     name="barrier",

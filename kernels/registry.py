@@ -15,7 +15,13 @@ import torch
 from worldline.kernels.protocols import BARRIER, LL, SENTINEL, WARP, Protocol
 from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
-from worldline.primitives.layout import MAX_BLOCKS, SLOT, THREADS, ArenaLayout
+from worldline.primitives.layout import (
+    MAX_BLOCKS,
+    SENTINEL_STAGES,
+    SLOT,
+    THREADS,
+    ArenaLayout,
+)
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
@@ -24,6 +30,7 @@ DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 MAX_BLOCK = 1 << 16
 MAX_THREADS = 512
+ANY_SIZE = 1 << 62
 
 
 def _largest_power(most: int) -> int:
@@ -76,7 +83,8 @@ class Launch:
     Parameters
     ----------
     block : int
-        Items (what a slot holds) to a program and pass; a power of two, at most 65536.
+        Items (what a slot holds) to a program and pass; a power of two, at most 65536. Threads of a
+        CUDA kernel, which may take several items each.
     grid : int
         Programs at most; fewer are started where there is less work.
     launch_point : int
@@ -140,6 +148,8 @@ class Algorithm:
             return f"op {request.op!r} is not 'sum'"
         if not self.runs_on(request.device_type):
             return "it runs on NVIDIA GPUs"
+        if request.device_type == "cuda" and self.widest(request.world_size) < self.narrowest:
+            return f"of {request.world_size} ranks a channel is too narrow for its blocks"
         return None
 
     def runs_on(self, device_type: str) -> bool:
@@ -148,20 +158,28 @@ class Algorithm:
 
     def refuses(self, request: Request, launch: Launch) -> str | None:
         """Return None if a launch shape can serve a request, else the rule that it breaks."""
-        if request.device_type == "cpu":
-            return None
+        most = self.widest(request.world_size)
         if self.backend == "cuda":
-            most = _largest_power(MAX_THREADS - self.protocol.helpers)
-            if not WARP <= launch.block <= most:
-                return f"must be {WARP} to {most} for {self.name}, whose items are threads"
-        elif launch.block < THREADS:
+            if not self.narrowest <= launch.block <= most:
+                ranks = f" on {request.world_size} ranks" if self.protocol.channel else ""
+                return f"must be {WARP} to {most} for {self.name}{ranks}, whose items are threads"
+        elif launch.block > most:
+            return f"must be at most {most} for {self.name} on {request.world_size} ranks"
+        elif request.device_type != "cpu" and launch.block < self.narrowest:
             # Narrower than its threads, a block's warps would each reduce a copy and could differ.
             return f"must be at least {THREADS} for {self.name} on a GPU"
         return None
 
+    @property
+    def narrowest(self) -> int:
+        """The smallest block that a launch on a GPU can have."""
+        return WARP if self.backend == "cuda" else THREADS
+
     def capacity(self, layout: ArenaLayout) -> int:
         """Bytes of input that one launch takes; more is done in chunks."""
         buffer, world = self.protocol.buffer(layout), layout.world_size
+        if self.protocol.channel:
+            return ANY_SIZE
         if self.protocol is BARRIER:
             return buffer
         share = buffer // SLOT // self.shots // world
@@ -176,6 +194,26 @@ class Algorithm:
         items = -(-count // self.per_item(request))
         return items if self.shots == 1 else -(-items // request.world_size)
 
+    def stride(self, layout: ArenaLayout) -> int:
+        """Slots of one source in a buffer, or in a block's channel."""
+        room = self.protocol.channel or self.protocol.buffer(layout)
+        return room // SLOT // self.shots // layout.world_size
+
+    def batch(self, world_size: int) -> int:
+        """Items that a CUDA kernel's thread takes at a time, where a launch has several passes."""
+        if not self.protocol.channel:
+            return 1
+        # More than this many items or peers at a time would not stay in the registers.
+        return max(1, 4 // self.shots // max(1, world_size - 1))
+
+    def widest(self, world_size: int) -> int:
+        """Return the largest block that a launch on so many ranks can have."""
+        most = MAX_THREADS - self.protocol.helpers if self.backend == "cuda" else MAX_BLOCK
+        if self.protocol.channel:
+            slots = self.protocol.channel // SLOT // self.shots // world_size
+            most = min(most, slots // self.batch(world_size) if self.backend == "cuda" else slots)
+        return _largest_power(most)
+
     def threads(self, launch: Launch) -> int:
         """Threads of a CUDA kernel's block: one to an item of a pass, and those that help."""
         return launch.block + self.protocol.helpers
@@ -186,20 +224,31 @@ class Algorithm:
         if self.protocol is BARRIER:
             return data
         sources = request.world_size if self.shots == 1 else 2
-        return data * sources * SLOT // self.protocol.item
+        touched = data * sources * SLOT // self.protocol.item
+        if not self.protocol.channel:
+            return touched
+        return min(touched, SENTINEL_STAGES * self.protocol.buffer(layout))
 
     def launches(self, request: Request) -> tuple[Launch, ...]:
         """List launch shapes worth trying, the default first."""
         items = max(1, self.items(request, request.count))
         if request.device_type == "cpu":
             # The interpreter's cost is one of operations, not of elements: one program if it fits.
-            block = min(8192, max(16, 1 << (items - 1).bit_length()))
+            block = min(
+                8192, max(16, 1 << (items - 1).bit_length()), self.widest(request.world_size)
+            )
             return (Launch(block, min(MAX_BLOCKS, -(-items // block))),)
         # From 1 to 64 KB on two H200s, 128 threads are the best of a CUDA kernel's, by up to 3 %.
         blocks: tuple[int, ...] = (128, 256, 64, 512)
+        if self.protocol.channel:
+            # Of many items wide blocks first: there are not channels for many, and of many ranks a
+            # channel may hold narrow ones only.
+            blocks = (256, 128, 64, 32) if items > 128 * 128 else (128, 256, 64, 32)
         if self.backend == "triton":
-            # More would not stay in the registers of its 128 threads.
-            blocks = tuple(block for block in (128, 256, 512) if block * self.protocol.item <= 4096)
+            # More would not stay in the registers of its 128 threads, and half as much of many
+            # ranks' data where a pass keeps what it has worked out for every peer.
+            most = 2048 if self.protocol.channel and request.world_size > 4 else 4096
+            blocks = tuple(block for block in (128, 256, 512) if block * self.protocol.item <= most)
         shapes = (Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in blocks)
         return tuple(shape for shape in shapes if self.refuses(request, shape) is None)
 
@@ -315,14 +364,35 @@ def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) 
 def chunk_blocks(
     algorithm: Algorithm, request: Request, shape: Launch, most: int | None, count: int
 ) -> int:
-    """Blocks of a launch on ``count`` elements of a request; never more for fewer elements.
+    """Blocks of a launch on ``count`` elements of a request.
 
-    Fewer blocks where there are fewer items is a condition of safety: each block must exchange a
-    slot with every peer, and one without items would not. ``most`` are the blocks that may wait on
-    others, None for any number.
+    Never more than there are items for, which is a condition of safety: each block must exchange a
+    slot, or a token, with every peer, and one without items would not. ``most`` are the blocks that
+    there may be, None for any number.
     """
     items = algorithm.items(request, count)
-    return min(shape.grid if most is None else min(shape.grid, most), -(-items // shape.block))
+    blocks = min(shape.grid if most is None else min(shape.grid, most), -(-items // shape.block))
+    if algorithm.backend == "cuda" and items > blocks * shape.block:
+        width = shape.block * algorithm.batch(request.world_size)
+        blocks = min(blocks, -(-items // width))
+    return blocks
+
+
+def most_blocks(algorithm: Algorithm, layout: ArenaLayout, resident: int | None) -> int | None:
+    """Blocks that a launch may have, None for any number.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        What runs.
+    layout : ArenaLayout
+        The arena's map: a protocol may have channels for some blocks only.
+    resident : int or None
+        Blocks that may wait on others.
+    """
+    if not algorithm.protocol.channel:
+        return resident
+    return layout.channels if resident is None else min(resident, layout.channels)
 
 
 def chunks(
@@ -334,6 +404,7 @@ def chunks(
 ) -> list[tuple[int, int, int]]:
     """Cut a request into launches: (offset in bytes, elements, blocks) of each."""
     step = chunk_elements(algorithm, request, layout)
+    most = most_blocks(algorithm, layout, most)
     cut = []
     for start in range(0, request.count, step):
         count = min(step, request.count - start)

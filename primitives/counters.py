@@ -1,9 +1,9 @@
-"""Counters in device memory: one word per possible block, advanced by every launch.
+"""Counters in device memory: one word per possible block.
 
-Block b reads word b once its predecessor has ended, and then advances words b, b + grid,
-b + 2 * grid, and so on. Every launch therefore advances every word, whatever its grid, and a fast
-block never moves a word that a late block of the same launch has still to read: words b' < grid
-belong to block b' alone.
+Of a counter that every launch advances, block b reads word b once its predecessor has ended, and
+then advances words b, b + grid, b + 2 * grid, and so on: every word, whatever the grid, and a fast
+block never moves a word that a late block of the same launch has still to read, since words
+b' < grid belong to block b' alone. Of a counter that blocks keep for themselves it moves its own.
 """
 
 import triton.language as tl
@@ -42,3 +42,11 @@ def advance_words(arena, offset: tl.constexpr, block, grid, value):
     word = block + grid * tl.arange(0, MAX_BLOCKS)
     pointer = (arena + offset).to(tl.pointer_type(tl.int32))
     tl.store(pointer + word, value + word * 0, mask=word < MAX_BLOCKS)
+
+
+@device_function
+def store_word(arena, offset: tl.constexpr, block, value):
+    """Store ``value`` into this block's word alone."""
+    # No thread may move the word before every thread has read it.
+    tl.debug_barrier()
+    tl.store((arena + offset).to(tl.pointer_type(tl.int32)) + block, value)

@@ -186,7 +186,7 @@ class Lane:
         """
         self.arena.fill_words(layout.EPOCHS, epoch, layout.MAX_BLOCKS)
         self.arena.fill_words(layout.STAGES, epoch << 2, layout.MAX_BLOCKS)
-        self.arena.fill_words(layout.TOKENS, epoch << 2, layout.MAX_WORLD)
+        self.arena.fill_words(layout.TOKENS, epoch << 2, (layout.LL - layout.TOKENS) // 4)
 
     def close(self) -> None:
         """Give the arena back."""

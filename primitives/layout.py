@@ -10,9 +10,10 @@ has its own region: a word that is a flag is never a payload.
     6144    rounds    one int32 per possible block, the barrier's own counter
     8192    busy      one int32 per possible block, 1 while an operation runs there
     10240   stages    one int32 per possible block, the sentinel protocol's count and stage
-    12288   flags     int32 [block][source rank], the barrier's flags; a last row for tokens
-    49152   ll        two halves of 16-byte slots
-    ...     sentinel  three stages of 16-byte slots, all ones while empty
+    12288   flags     int32 [block][source rank], the barrier's flags
+    45056   tokens    int32 [block][source rank], the sentinel protocol's tokens
+    77824   ll        two halves of 16-byte slots
+    ...     sentinel  three stages of a channel for each block, 16-byte slots, all ones while empty
     ...     staged    bulk data of kernels that publish by signals
 """
 
@@ -46,14 +47,16 @@ BUSY = ROUNDS + 4 * MAX_BLOCKS
 STAGES = BUSY + 4 * MAX_BLOCKS
 FLAGS = STAGES + 4 * MAX_BLOCKS
 TOKENS = FLAGS + 4 * MAX_BLOCKS * MAX_WORLD
-LL = -(-(TOKENS + 4 * MAX_WORLD) // PAGE) * PAGE
+LL = TOKENS + 4 * MAX_BLOCKS * MAX_WORLD
 BUFFERS = 2
 """Halves of the LL region."""
 SENTINEL_STAGES = 3
+CHANNEL = 8 * PAGE
+"""Bytes of a block's channel in one stage of the sentinel region."""
 OPERATIONS = ("barrier", "all_reduce")
 """Names of the operations that a timeout record can hold, by index."""
 
-MINIMUM = LL + 32 * PAGE
+MINIMUM = LL + 8 * CHANNEL
 """Smallest arena, in bytes."""
 MAXIMUM = 1 << 50
 
@@ -111,8 +114,16 @@ class ArenaLayout:
 
     @property
     def stage(self) -> int:
-        """Bytes of one stage of the sentinel region: three eighths of what is free, in three."""
-        return (self.size - LL) // 8 // PAGE * PAGE
+        """Bytes of one stage of the sentinel region."""
+        return self.channels * CHANNEL
+
+    @property
+    def channels(self) -> int:
+        """Blocks that have a channel: as many as three stages hold in three eighths of the arena.
+
+        Of the whole arena, so that a power of two has a power of two: 256 in 64 MiB.
+        """
+        return min(MAX_BLOCKS, self.size // 8 // CHANNEL)
 
     @property
     def staged(self) -> int:
@@ -132,7 +143,8 @@ class ArenaLayout:
             Region("rounds", ROUNDS, BUSY - ROUNDS),
             Region("busy", BUSY, STAGES - BUSY),
             Region("stages", STAGES, FLAGS - STAGES),
-            Region("flags", FLAGS, LL - FLAGS),
+            Region("flags", FLAGS, TOKENS - FLAGS),
+            Region("tokens", TOKENS, LL - TOKENS),
             Region("ll", LL, BUFFERS * self.half),
             Region("sentinel", self.sentinel, SENTINEL_STAGES * self.stage),
             Region("staged", self.staged, self.staged_size),

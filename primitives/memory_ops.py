@@ -231,6 +231,21 @@ def fence_system(lane):
 
 
 @device_function
+def worked_out_anew(value):
+    """Return a block of int64 as the compiler cannot know it.
+
+    What depends on it is worked out again, not kept in registers since it last was.
+    """
+    if INTERPRETED:
+        result = value
+    else:
+        result = tl.inline_asm_elementwise(
+            "mov.b64 $0, $1;", "=l,l", [value], dtype=tl.int64, is_pure=False, pack=1
+        )
+    return result
+
+
+@device_function
 def pause():
     """Give way between two looks at a flag."""
     if INTERPRETED:

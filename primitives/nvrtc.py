@@ -45,6 +45,7 @@ _CONSTANTS = (
     "BUSY",
     "STAGES",
     "TOKENS",
+    "CHANNEL",
     "LL",
 )
 

@@ -17,34 +17,38 @@ through, so its lowest element's sign is changed before it is sent: it stays NaN
 of the one pattern, and every other word keeps its bits. Integers have no pattern to spare, and a
 pure move has to keep every bit: neither uses a sentinel.
 
-Slot map
---------
-The region holds three *stages*, each laid out as LL's halves are (:mod:`worldline.primitives.ll`).
-Operation k of this protocol uses stage k mod 3. Its own counter chooses, which other operations
-leave alone: by the epoch, an LL call in between would skip a stage, and 2^32 is no multiple of
-three. There is a word of it for each possible block, advanced as epochs are: the count in steps of
-four, and below it, in two bits, the stage, which goes round by itself.
+Channels and passes
+-------------------
+Block b of a rank exchanges with block b of every peer, in slots of its own, its *channel*. It works
+in *passes*: in each it sends some items to every peer, then receives and adds as many. So a launch
+takes any count, and grids may change from call to call.
+
+The region holds three *stages*, each with a channel for every block that a launch may have. Pass k
+of a block uses stage k mod 3. Its own counter chooses, one word for each possible block, moved by
+this block alone: the count in steps of four, and below it, in two bits, the stage, which goes round
+by itself (2^30, at which the count wraps, is no multiple of three). Blocks of equal index have
+equal counts on all ranks, since these launch the same grids on the same counts.
 
 Who writes what
 ---------------
-A slot of rank r is filled by exactly one peer in an operation, and every slot that is filled is
-also polled by r in that operation. As soon as r has read it, it *re-arms* it: stores all ones. The
-thread that has read it does so, which orders the two; no other may poll it in that operation. So
-nothing depends on how far earlier operations went, and sizes and grids may change from call to
-call. Where an operation ends on a dead lane, filled slots remain: recovery empties them all.
+A slot of rank r is filled by exactly one peer in a pass, and every slot that is filled is also
+polled by r in that pass. As soon as r has read it, it *re-arms* it: stores all ones. The thread
+that has read it does so, which orders the two; no other may poll it in that pass. So nothing
+depends on how far earlier passes went. Where an operation ends on a dead lane, filled slots remain:
+recovery empties them all.
 
 Why a slot may be filled again without a barrier
 ------------------------------------------------
-Rank r reads and re-arms a slot in operation k; peer q fills it again in operation k + 3. In
-between:
+Block b of rank r reads and re-arms a slot in pass k; block b of peer q fills it again in pass
+k + 3. In between:
 
-1. r's kernel k ends, which orders its re-arms before its kernel k + 1, and before r's own polls.
-   For r's own device: what a peer may see of them, no kernel's end says.
-2. In operation k + 1 the first block of r releases a *token* to every peer, whoever will fill
-   which slot next (:mod:`worldline.primitives.signals`): it covers what r re-armed before.
-3. In operation k + 2 the first block of q waits for that token: an acquire. It has come in the
-   meantime, as r's data of operation k + 1 has.
-4. q's kernel k + 2 ends, and q's kernel k + 3 fills the slot.
+1. r's pass k ends, by a barrier of the block or the kernel's end, which order its re-arms before
+   what it does next. For r's own device: what a peer may see of them, neither says.
+2. In pass k + 1, r releases a *token* to every peer, whoever will fill which slot next
+   (:mod:`worldline.primitives.signals`): it covers what r re-armed before.
+3. In pass k + 2, q waits for that token: an acquire. It has come in the meantime, as r's data of
+   pass k + 1 has.
+4. q's pass k + 2 ends, and q fills the slot in pass k + 3.
 
 Relaxed in place of 2, a late re-arm could overwrite what q has sent, and r would wait for ever.
 With two stages q would have to wait for the token before it sends, on the critical path.
@@ -62,12 +66,12 @@ run one after another, program b may wait for the peers' program b only.
 import triton.language as tl
 
 from worldline.primitives import layout
-from worldline.primitives.counters import advance_words, load_word
+from worldline.primitives.counters import load_word, store_word
 from worldline.primitives.deadline import clock_ns, give_way, overdue, report_timeout
 from worldline.primitives.jit import device_function
-from worldline.primitives.memory_ops import agreed, any_true, pause, poll_filled, store_pair
+from worldline.primitives.memory_ops import any_true, pause, poll_filled, store_pair
 from worldline.primitives.numerics import FLOAT32
-from worldline.primitives.signals import exchange_tokens
+from worldline.primitives.signals import in_steps, send_tokens, wait_tokens
 
 STAGES = tl.constexpr(layout.STAGES)
 _STEP = tl.constexpr(4)
@@ -76,8 +80,14 @@ _NO_SLOT = tl.constexpr(0x7FFFFFFF)
 
 
 @device_function
+def next_stage(word):
+    """Return the count and stage of the pass after that of ``word``, an int32 scalar."""
+    return tl.where((word & 3) == 2, word + 2, word + 5)
+
+
+@device_function
 def begin_stage(arena, block):
-    """Return this launch's count and stage, an int32 scalar: the stage is its two low bits.
+    """Return the count and stage of this block's first pass: the stage is its two low bits.
 
     Parameters
     ----------
@@ -86,18 +96,23 @@ def begin_stage(arena, block):
     block : int32
         The program's index in the grid.
     """
-    word = load_word(arena, STAGES, block)
-    return tl.where((word & 3) == 2, word + 2, word + 5)
+    return next_stage(load_word(arena, STAGES, block))
 
 
 @device_function
-def advance_stage(arena, block, grid, count):
-    """Advance this block's words to this launch's count and stage."""
-    advance_words(arena, STAGES, block, grid, count)
+def keep_stage(arena, block, count):
+    """Keep a pass's count and stage as this block's last."""
+    store_word(arena, STAGES, block, count)
 
 
 @device_function
-def send_tokens(
+def tell_emptied(block, count, alive, table, RANK: tl.constexpr, WORLD: tl.constexpr):
+    """Tell this block's peers, in pass ``count``, that all of the passes before is empty again."""
+    send_tokens(block, count & ~3, alive, table, RANK, WORLD)
+
+
+@device_function
+def hear_emptied(
     block,
     count,
     alive,
@@ -108,14 +123,10 @@ def send_tokens(
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
 ):
-    """Exchange tokens in the first block: peers may fill what earlier operations have re-armed."""
-    if block == 0:
-        # Each thread has read the dead word for itself.
-        together = agreed(alive)
-        alive = alive & exchange_tokens(
-            count & ~3, _STEP, together, arena, table, limit_ns, operation, RANK, WORLD
-        )
-    return alive
+    """Wait for what the peers told in the pass before ``count``; returns ``alive``."""
+    return wait_tokens(
+        _STEP, block, (count & ~3) - _STEP, alive, arena, table, limit_ns, operation, RANK, WORLD
+    )
 
 
 @device_function
@@ -172,7 +183,7 @@ def sentinel_recv(
     slot : block of int64
         Their indices, for the record.
     count : int32
-        This launch's count, for the record.
+        This pass's count, for the record.
     mask : block of bool
         Slots to wait for.
     alive : int32
@@ -215,10 +226,10 @@ def sentinel_recv(
                             arena,
                             table,
                             operation,
-                            count >> 2,
+                            in_steps(count, _STEP),
                             source,
                             first,
-                            count >> 2,
+                            in_steps(count, _STEP),
                             count * 0 - 1,
                             RANK,
                             WORLD,

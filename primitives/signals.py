@@ -17,11 +17,11 @@ the release covers one thread's stores only.
 
 Tokens
 ------
-A row of flags beyond the blocks' own is the *tokens'*: the first block of an operation of a
-protocol that re-arms what it has read tells every peer "all that my earlier operations emptied is
-empty for you too", and waits for what its peers told in the operation before. The release covers
-the stores of every thread of the kernels before, whose ends came before it; the acquire holds for
-every thread of the kernels that follow. It comes last: nothing of the operation waits for it.
+A table of their own is the *tokens'*: block b of a rank tells block b of every peer "all that I
+emptied in earlier passes is empty for you too", and waits for what those told it in the pass
+before. The release covers what every thread of the block stored before, by the end of the kernel
+before or by the block barrier; the acquire, and the kernel's end or a block barrier, hold for every
+thread that stores next.
 """
 
 import triton.language as tl
@@ -33,20 +33,28 @@ from worldline.primitives.memory_ops import pause
 
 ROUNDS = tl.constexpr(layout.ROUNDS)
 FLAGS = tl.constexpr(layout.FLAGS)
-TOKENS = tl.constexpr(layout.MAX_BLOCKS)
+TOKENS = tl.constexpr(layout.TOKENS)
 MAX_WORLD = tl.constexpr(layout.MAX_WORLD)
 
 
 @device_function
-def put_signal(base, block, source, value):
+def put_signal(base, flags: tl.constexpr, block, source, value):
     """Raise flags[block][source] of the arena at ``base``; covers the block's earlier stores."""
-    flag = (base + FLAGS).to(tl.pointer_type(tl.int32)) + block * MAX_WORLD + source
+    flag = (base + flags).to(tl.pointer_type(tl.int32)) + block * MAX_WORLD + source
     tl.debug_barrier()
     tl.atomic_xchg(flag, value, sem="release", scope="sys")
 
 
 @device_function
+def in_steps(value, step: tl.constexpr):
+    """Return an unsigned 32-bit number, an int32 here, in units of a power of two."""
+    return (value // step) if step == 1 else ((value >> 1) & 0x7FFFFFFF) // (step // 2)
+
+
+@device_function
 def wait_signal(
+    flags: tl.constexpr,
+    step: tl.constexpr,
     block,
     value,
     alive,
@@ -58,8 +66,11 @@ def wait_signal(
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
 ):
-    """Wait until flags[block][peer] of the own arena is not before ``value``; returns ``alive``."""
-    flag = (arena + FLAGS).to(tl.pointer_type(tl.int32)) + block * MAX_WORLD + peer
+    """Wait until flags[block][peer] of the own arena is not before ``value``; returns ``alive``.
+
+    The record of a wait in vain holds values in units of ``step``, a power of two.
+    """
+    flag = (arena + flags).to(tl.pointer_type(tl.int32)) + block * MAX_WORLD + peer
     nothing = value * 0
     seen = tl.atomic_add(flag, nothing, sem="acquire", scope="sys")
     if (alive != 0) & ((seen - value) < 0):
@@ -74,8 +85,18 @@ def wait_signal(
                 verdict = overdue(arena, source, started, limit_ns)
                 if verdict != 0:
                     if verdict == 1:
+                        number = in_steps(value, step)
                         report_timeout(
-                            arena, table, operation, value, source, block, value, seen, RANK, WORLD
+                            arena,
+                            table,
+                            operation,
+                            number,
+                            source,
+                            block,
+                            number,
+                            in_steps(seen, step),
+                            RANK,
+                            WORLD,
                         )
                     else:
                         give_way(arena)
@@ -114,19 +135,29 @@ def barrier(
     if alive != 0:
         for step in tl.static_range(1, WORLD):
             peer = (RANK + step) % WORLD
-            put_signal(tl.load(table + peer), block, RANK, value)
+            put_signal(tl.load(table + peer), FLAGS, block, RANK, value)
     for step in tl.static_range(1, WORLD):
         peer = (RANK + step) % WORLD
         alive = wait_signal(
-            block, value, alive, arena, table, limit_ns, operation, peer, RANK, WORLD
+            FLAGS, 1, block, value, alive, arena, table, limit_ns, operation, peer, RANK, WORLD
         )
     return alive
 
 
 @device_function
-def exchange_tokens(
+def send_tokens(block, token, alive, table, RANK: tl.constexpr, WORLD: tl.constexpr):
+    """Tell this block of every peer ``token``."""
+    if alive != 0:
+        for peer in tl.static_range(WORLD):
+            if peer != RANK:
+                put_signal(tl.load(table + peer), TOKENS, block, RANK, token)
+
+
+@device_function
+def wait_tokens(
+    step: tl.constexpr,
+    block,
     token,
-    step,
     alive,
     arena,
     table,
@@ -135,21 +166,14 @@ def exchange_tokens(
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
 ):
-    """Send ``token`` to every peer and wait for theirs of one ``step`` before; returns ``alive``.
-
-    For one block of an operation; the tokens of operations that follow each other differ by
-    ``step``.
-    """
-    row = token * 0 + TOKENS
-    if alive != 0:
-        for peer in tl.static_range(WORLD):
-            if peer != RANK:
-                put_signal(tl.load(table + peer), row, RANK, token)
+    """Wait until every peer's token is not before ``token``; returns ``alive``."""
     for peer in tl.static_range(WORLD):
         if peer != RANK:
             alive = wait_signal(
-                row,
-                token - step,
+                TOKENS,
+                step,
+                block,
+                token,
                 alive,
                 arena,
                 table,

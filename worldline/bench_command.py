@@ -127,7 +127,10 @@ def _show(result: dict[str, Any], console: Console) -> None:
     ranks = counted(result["ranks"], "rank")
     say(console, f"all-reduce, {ranks}, provider {result['provider']}")
     table = Table()
-    for heading in ("dtype", "size", "algorithm", "bits", "time", "spread", "replay", "host"):
+    headings = ["dtype", "size", "algorithm", "bits", "time", "spread", "replay", "host"]
+    # Without what the CPU has not, the table fits a terminal.
+    sms = any(row["sms"] for row in result["rows"])
+    for heading in [*headings, "SMs"] if sms else headings:
         left = heading in ("dtype", "algorithm")
         # Names that are cut short could not be told apart.
         table.add_column(heading, justify="left" if left else "right", overflow="fold")
@@ -137,7 +140,7 @@ def _show(result: dict[str, Any], console: Console) -> None:
             show_size(row["nbytes"]),
             row["algorithm"],
             {True: "equal", False: "WRONG", None: "-"}[row["exact"]],
-            *_numbers(row),
+            *(_numbers(row) if sms else _numbers(row)[:-1]),
         )
     console.print(table)
     if not result["note"]:
@@ -155,7 +158,7 @@ def _show(result: dict[str, Any], console: Console) -> None:
 def _numbers(row: dict[str, Any]) -> tuple[str, ...]:
     """Show a row's times; three digits say all that one run knows."""
     if row["reason"]:
-        return row["reason"], "", "", ""
+        return row["reason"], "", "", "", ""
     times = [row[f"{kind}microseconds"] for kind in ("", "replay_", "host_")]
     first, *others = ["" if time is None else f"{time:.3g}" for time in times]
-    return first, f"{row['spread']:.0%}", *others
+    return first, f"{row['spread']:.0%}", *others, str(row["sms"] or "")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
-from worldline.kernels.registry import Request, chunk_blocks, chunk_elements, dtype_name
+from worldline.kernels.registry import (
+    Request,
+    chunk_blocks,
+    chunk_elements,
+    dtype_name,
+    most_blocks,
+)
 from worldline.primitives.layout import ArenaLayout, Region
 from worldline.screen import counted, wrap
 from worldline.units import show_size
@@ -112,7 +118,13 @@ def explain(
         choice,
         -(-request.count // step),
         # The first chunk is the largest.
-        chunk_blocks(algorithm, request, choice.launch, most, min(step, request.count)),
+        chunk_blocks(
+            algorithm,
+            request,
+            choice.launch,
+            most_blocks(algorithm, layout, most),
+            min(step, request.count),
+        ),
         algorithm.scratch_bytes(request, layout),
         provider,
         layout.regions(),

@@ -18,7 +18,7 @@ from worldline.primitives import arguments
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, ProviderError, RendezvousTimeout
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import MAX_WORLD, ArenaLayout
+from worldline.primitives.layout import MAX_WORLD, MINIMUM, ArenaLayout
 from worldline.primitives.memory import PROVIDERS, empty_slots
 from worldline.primitives.watchdog import ON_TIMEOUT, Watchdog
 from worldline.world import World
@@ -143,7 +143,9 @@ def init(
     launcher = _find_launcher(group, asked, everyone=ranks is None)
     members = _members(launcher, ranks)
     seconds = asked or launcher.timeout or DEFAULT_TIMEOUT
-    size = source.default_bytes(len(members)) // lanes if arena_bytes is None else arena_bytes
+    size = arena_bytes
+    if size is None:
+        size = max(MINIMUM, source.default_bytes(len(members)) // lanes)
     layout = ArenaLayout(len(members), size)
     if source.device_type == "cuda":
         _take_gpu(launcher.local_rank)

@@ -1,25 +1,27 @@
-// Entry points of all_reduce.cuh. RANK and WORLD come from the compiler's options, and one module
+// Entry points of the all-reduces. RANK and WORLD come from the compiler's options, and one module
 // holds every width and form of a kernel for a dtype, so that nothing is loaded while kernels wait.
-#include "all_reduce.cuh"
+// BATCH: zero where the launch has a thread for every item, else a thread's items of a pass.
+#include "all_reduce_ll.cuh"
+#include "all_reduce_sentinel.cuh"
 
 using namespace worldline;
 
-template <int DTYPE, bool WIDE, bool LOOPS>
+template <int DTYPE, bool WIDE, int BATCH>
 __global__ void ll_one_shot(const __grid_constant__ AllReduce a) {
-  all_reduce_one_shot<Ll, WL_RANK, WL_WORLD, DTYPE, WIDE, LOOPS>(a);
+  all_reduce_ll_one_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, (BATCH > 0)>(a);
 }
 
-template <int DTYPE, bool WIDE, bool LOOPS>
+template <int DTYPE, bool WIDE, int BATCH>
 __global__ void ll_two_shot(const __grid_constant__ AllReduce a) {
-  all_reduce_two_shot<Ll, WL_RANK, WL_WORLD, DTYPE, WIDE, LOOPS>(a);
+  all_reduce_ll_two_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, (BATCH > 0)>(a);
 }
 
-template <int DTYPE, bool WIDE, bool LOOPS>
+template <int DTYPE, bool WIDE, int BATCH>
 __global__ void sentinel_one_shot(const __grid_constant__ AllReduce a) {
-  all_reduce_one_shot<Sentinel, WL_RANK, WL_WORLD, DTYPE, WIDE, LOOPS>(a);
+  all_reduce_sentinel_one_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, BATCH>(a);
 }
 
-template <int DTYPE, bool WIDE, bool LOOPS>
+template <int DTYPE, bool WIDE, int BATCH>
 __global__ void sentinel_two_shot(const __grid_constant__ AllReduce a) {
-  all_reduce_two_shot<Sentinel, WL_RANK, WL_WORLD, DTYPE, WIDE, LOOPS>(a);
+  all_reduce_sentinel_two_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, BATCH>(a);
 }

@@ -1,36 +1,24 @@
-// One launch of an all-reduce as one thread sees it: slots of a protocol, sent, received and added.
+// One launch of an LL all-reduce as one thread sees it: slots sent, received and added.
 #pragma once
+#include "arguments.cuh"
 #include "ll.cuh"
 #include "overlap.cuh"
-#include "sentinel.cuh"
+#include "reduce.cuh"
 #include "vectors.cuh"
 
 namespace worldline {
 
-struct AllReduce {
-  Lane lane;
-  const void* source;
-  void* target;
-  u64 count;
-  u64 items;   // of a slot's data in the input, rounded up
-  u64 share;   // items to a rank in the two-shot, rounded up
-  u64 region;  // offset of the protocol's slots in every arena
-  u64 buffer;  // bytes of one of its halves or stages
-  u64 stride;  // slots from one source's to the next's
-  u32 launch_point;  // 0: the successor may start after the wait; 1: after the stores
-};
-
 // Items count from the thread's first. RANK and WORLD are constants: ranks are added in order without
-// a look-up. A block's last threads may be helpers, which have no items.
-template <class PROTOCOL, int RANK, int WORLD, int DTYPE>
+// a look-up.
+template <int RANK, int WORLD, int DTYPE>
 struct Exchange {
-  using Data = Words<PROTOCOL::WORDS>;
+  using Data = Words<Ll::WORDS>;
 
   const AllReduce& a;
   const u64 own;
-  const u32 workers, thread, threads, launch_point;
+  const u32 thread, threads, launch_point;
   const u64 stride;  // in bytes
-  PROTOCOL protocol;
+  Ll protocol;
   u32* const word;
   u32* const busy;
   u64 home[WORLD];  // the thread's first slot in each arena's first buffer
@@ -40,19 +28,16 @@ struct Exchange {
   WL_DEVICE explicit Exchange(const AllReduce& arguments)
       : a(arguments),
         own(arguments.lane.base[RANK]),
-        workers(block_threads() - PROTOCOL::HELPERS),
-        thread(helps() ? 0xffffffffu : block_index() * workers + thread_index()),
-        threads(grid_blocks() * workers),
+        thread(block_index() * block_threads() + thread_index()),
+        threads(grid_blocks() * block_threads()),
         launch_point(arguments.launch_point),
         stride(arguments.stride * SLOT),
         protocol(arguments.buffer),
-        word(block_word(own, PROTOCOL::COUNTER, block_index())),
+        word(block_word(own, EPOCHS, block_index())),
         busy(busy_word(own)) {
 #pragma unroll
     for (int rank = 0; rank < WORLD; ++rank) home[rank] = a.lane.base[rank] + a.region + u64(thread) * SLOT;
   }
-
-  WL_DEVICE bool helps() const { return PROTOCOL::HELPERS > 0 && thread_index() >= workers; }
 
   // Wait for the predecessor, with all this and `more` computed before.
   template <class... More>
@@ -77,11 +62,8 @@ struct Exchange {
   // Between sending and receiving is time for what nobody waits for.
   WL_DEVICE void sent() {
     if (launch_point == 1) launch_successor();
-    advance_words(own, PROTOCOL::COUNTER, protocol.number());
+    advance_words(own, EPOCHS, protocol.epoch);
     found = enter_lane(busy);
-    if constexpr (PROTOCOL::HELPERS > 0)
-      if (alive && helps() && block_index() == 0)
-        alive = protocol.template help<RANK, WORLD>(a.lane, thread_index() - workers);
   }
   WL_DEVICE void leave() { leave_lane(a.lane, busy, found, alive); }
 
@@ -89,7 +71,7 @@ struct Exchange {
     return protocol.slot(home[arena], (shot * WORLD + source) * stride + item * SLOT);
   }
   WL_DEVICE void send(int peer, int shot, u64 item, Data data) const {
-    if (alive) protocol.template send<DTYPE>(slot(peer, shot, RANK, item), data);
+    if (alive) protocol.send(slot(peer, shot, RANK, item), data);
   }
   WL_DEVICE void send_to_all(int shot, u64 item, Data data) const {
 #pragma unroll
@@ -104,20 +86,9 @@ struct Exchange {
 
   // Wait for every peer's data of one slot and add all ranks' in order.
   WL_DEVICE Data reduce(int shot, u64 item, Data mine) {
-    Pair first[WORLD];
-#pragma unroll
-    for (int rank = 0; rank < WORLD; ++rank)
-      if (rank != RANK) first[rank] = look(rank, shot, item);
-    Values<DTYPE, PROTOCOL::WORDS> total;
-#pragma unroll
-    for (int rank = 0; rank < WORLD; ++rank) {
-      const Data data = rank == RANK ? mine : receive(rank, shot, item, first[rank]);
-      if (rank == 0)
-        total = unpack<DTYPE>(data);
-      else
-        accumulate(total, unpack<DTYPE>(data));
-    }
-    return pack<WORLD>(total);
+    return in_rank_order<RANK, WORLD, DTYPE>(
+        mine, [&](int peer) { return look(peer, shot, item); },
+        [&](int peer, Pair first) { return receive(peer, shot, item, first); });
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #define WL_DEVICE inline
+#define WL_INLINE
 #define WL_COLD inline
 #define __grid_constant__
 #define __global__

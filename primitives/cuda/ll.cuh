@@ -21,9 +21,7 @@ WL_DEVICE u32 ll_flag(Pair v, u32 epoch) {
 
 // The protocol of one launch, as kernels take it.
 struct Ll {
-  static constexpr int WORDS = 2;    // of data in a slot
-  static constexpr int HELPERS = 0;  // threads of a block that take no items
-  static constexpr int COUNTER = EPOCHS;
+  static constexpr int WORDS = 2;  // of data in a slot
 
   u64 half;
   u32 epoch = 0;
@@ -33,15 +31,11 @@ struct Ll {
     epoch = epoch_after(last);
     clear_before_wrap(own, epoch, thread, threads, half);
   }
-  WL_DEVICE u32 number() const { return epoch; }
   // A slot by its offset from one of the even half, in bytes.
   WL_DEVICE char* slot(u64 even, u64 offset) const {
     return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
   }
-  template <int DTYPE>
-  WL_DEVICE void send(char* slot, Words<2> data) const {
-    ll_send(slot, data, epoch);
-  }
+  WL_DEVICE void send(char* slot, Words<2> data) const { ll_send(slot, data, epoch); }
   WL_DEVICE bool wait(char* slot, Pair& seen, const Lane& lane, int peer, u32 index) const {
     return poll(
         slot, seen, [&](Pair v) { return ll_arrived(v, epoch); }, [&](Pair v) { return ll_flag(v, epoch); }, epoch,

@@ -19,6 +19,7 @@ struct alignas(16) Pair {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
 #define WL_DEVICE __device__ __forceinline__
+#define WL_INLINE __attribute__((always_inline))  // of lambdas
 #define WL_COLD __device__ __noinline__
 
 namespace worldline {
@@ -77,7 +78,7 @@ WL_DEVICE u32 exchange_u32(u32* p, u32 v) {
                : "memory");
   return old;
 }
-// The word is this block's own for the launch; the kernel's end orders it.
+// The word is this block's own for the launch, and the kernel's end orders it; or a fence did.
 WL_DEVICE void store_u32(u32* p, u32 v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }

@@ -4,11 +4,10 @@
 #include "counters.cuh"
 #include "numerics.cuh"
 #include "poll.cuh"
-#include "tokens.cuh"
 
 namespace worldline {
 
-// Count and stage of the launch that finds this word: the count is in steps of four, the stage in
+// Count and stage of the pass that follows this word's: the count is in steps of four, the stage in
 // the two low bits goes round by itself.
 WL_DEVICE u32 stage_after(u32 word) { return (word & 3) == 2 ? word + 2 : word + 5; }
 
@@ -31,18 +30,15 @@ WL_DEVICE bool sentinel_arrived(Pair v) { return v.first != EMPTY && v.second !=
 
 WL_DEVICE void sentinel_rearm(char* slot) { store_pair(slot, Pair{EMPTY, EMPTY}); }
 
-// The protocol of one launch, as kernels take it.
+// The protocol of one pass, as kernels take it.
 struct Sentinel {
   static constexpr int WORDS = 4;
-  static constexpr int HELPERS = WARP;  // the first block's exchange tokens
-  static constexpr int COUNTER = STAGES;
 
   u64 stage;
   u32 count = 0;
 
   WL_DEVICE explicit Sentinel(u64 stage) : stage(stage) {}
-  WL_DEVICE void begin(u64, u32 last, u32, u32) { count = stage_after(last); }
-  WL_DEVICE u32 number() const { return count; }
+  WL_DEVICE void begin(u32 last) { count = stage_after(last); }
   // A slot by its offset from one of the first stage, in bytes.
   WL_DEVICE char* slot(u64 first, u64 offset) const {
     return reinterpret_cast<char*>(first + (count & 3) * stage + offset);
@@ -59,10 +55,6 @@ struct Sentinel {
   }
   WL_DEVICE Words<4> data(Pair v) const {
     return {u32(v.first), u32(v.first >> 32), u32(v.second), u32(v.second >> 32)};
-  }
-  template <int RANK, int WORLD>
-  WL_DEVICE bool help(const Lane& lane, u32 helper) const {
-    return exchange_tokens<RANK, WORLD>(lane, count & ~3u, helper, HELPERS);
   }
 };
 

@@ -1,13 +1,32 @@
-// Tokens: a peer may fill again what this rank emptied an operation ago; twin of signals.py.
+// Tokens: a peer may fill again what a block of this rank has emptied; twin of signals.py.
 //
-// The thread's release covers what every thread of the kernels before has stored, for their ends came
-// before it; its acquire holds for every thread of the kernels to come.
+// Block b of a rank tells block b of every peer, and waits for what those told it. A token that
+// follows a fence covers what every thread of the block stored before: by the end of the kernel
+// before, or by the block's barrier. Its acquire, and a barrier or the kernel's end, hold for every
+// thread that stores next.
 #pragma once
 #include "deadline.cuh"
 
 namespace worldline {
 
-WL_DEVICE u32* token_word(u64 arena, int source) { return reinterpret_cast<u32*>(arena + TOKENS) + source; }
+constexpr u32 TOKEN_STEP = 4;  // from one pass's to the next's
+
+WL_DEVICE u32* token_word(u64 arena, int source) {
+  return reinterpret_cast<u32*>(arena + TOKENS) + block_index() * MAX_WORLD + source;
+}
+
+// Helper h of so many serves peers h, h + helpers, ...
+template <int RANK, int WORLD, class Body>
+WL_DEVICE void each_peer(u32 helper, u32 helpers, Body body) {
+#pragma unroll 1
+  for (u32 peer = helper; peer < WORLD; peer += helpers)
+    if (peer != RANK) body(int(peer));
+}
+
+template <int RANK, int WORLD>
+WL_DEVICE void send_tokens(const Lane& lane, u32 token, u32 helper, u32 helpers) {
+  each_peer<RANK, WORLD>(helper, helpers, [&](int peer) { store_u32(token_word(lane.base[peer], RANK), token); });
+}
 
 // Wait until the token from a peer is not before `token`; false if the wait failed.
 WL_DEVICE bool wait_token(const Lane& lane, const u32* word, u32 token, int peer) {
@@ -18,22 +37,18 @@ WL_DEVICE bool wait_token(const Lane& lane, const u32* word, u32 token, int peer
     if (int(seen - token) >= 0) return true;
     pause();
     if (rounds % SPINS != 0) continue;
-    if (!patience.more(lane, token, peer, MAX_BLOCKS, seen)) return false;
+    if (!patience.more(lane, token / TOKEN_STEP, peer, block_index(), seen / TOKEN_STEP)) return false;
   }
 }
 
-// Send `token` to every peer and wait for those that they sent in the operation before, `STEP` less:
-// helper h of so many serves peers h, h + helpers, ... Returns false if a wait failed.
+// Returns false if a wait failed.
 template <int RANK, int WORLD>
-WL_DEVICE bool exchange_tokens(const Lane& lane, u32 token, u32 helper, u32 helpers) {
-  constexpr u32 STEP = 4;
-#pragma unroll 1
-  for (u32 peer = helper; peer < WORLD; peer += helpers)
-    if (peer != RANK) store_release_u32(token_word(lane.base[peer], RANK), token);
-#pragma unroll 1
-  for (u32 peer = helper; peer < WORLD; peer += helpers)
-    if (peer != RANK && !wait_token(lane, token_word(lane.base[RANK], int(peer)), token - STEP, int(peer))) return false;
-  return true;
+WL_DEVICE bool wait_tokens(const Lane& lane, u32 token, u32 helper, u32 helpers) {
+  bool come = true;
+  each_peer<RANK, WORLD>(helper, helpers, [&](int peer) {
+    if (come) come = wait_token(lane, token_word(lane.base[RANK], peer), token, peer);
+  });
+  return come;
 }
 
 }  // namespace worldline

@@ -22,7 +22,7 @@ from worldline.primitives import nvrtc
 SOURCE = cuda_launch.SOURCE
 ARCHITECTURES = (80, 86, 89, 90, 100, 120)
 DTYPES = tuple(registry.DTYPES)
-ROWS = {row.kernel: row for row in registry.ALGORITHMS if row.backend == "cuda"}
+ROWS = {row.kernel: row for row in cuda_launch.ROWS}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,13 @@ class CudaCase:
     @property
     def expression(self) -> str:
         """The kernel's C++ name."""
-        return cuda_launch.expression(self.kernel, DTYPES[self.dtype], self.wide, self.loops)
+        row, dtype = ROWS[self.kernel], DTYPES[self.dtype]
+        return cuda_launch.expression(row, dtype, self.wide, self.loops, self.module.world)
+
+    @property
+    def batch(self) -> int:
+        """Items that a thread takes at a time, each with code of its own."""
+        return ROWS[self.kernel].batch(self.module.world) if self.loops and self.wide else 1
 
     @property
     def shots(self) -> int:
@@ -88,7 +94,7 @@ class CudaCase:
 
 Kernel = tuple[str, int, bool, bool]
 EVERY_KERNEL: tuple[Kernel, ...] = tuple(
-    itertools.product(cuda_launch.ENTRIES, range(len(DTYPES)), (False, True), (False, True))
+    itertools.product(ROWS, range(len(DTYPES)), (False, True), (False, True))
 )
 
 
@@ -129,9 +135,8 @@ class CudaBuild:
         return [i for flow in (self.flow, *self.called) for i in flow.code]
 
 
-def expressions(kernels: Iterable[Kernel] = EVERY_KERNEL) -> tuple[str, ...]:
-    """Return the C++ names of kernels."""
-    module = Module(0, 0, 0)
+def expressions(module: Module, kernels: Iterable[Kernel] = EVERY_KERNEL) -> tuple[str, ...]:
+    """Return the C++ names of a module's kernels."""
     return tuple(CudaCase(module, *kernel).expression for kernel in kernels)
 
 
@@ -142,7 +147,7 @@ def compile_module(
 ) -> list[CudaBuild]:
     """Compile kernels of a module and parse what came of them."""
     macros = (f"WL_WORLD={module.world}", f"WL_RANK={module.rank}")
-    cubin = nvrtc.compile_cubin(source, f"sm_{module.arch}", macros, expressions(kernels))
+    cubin = nvrtc.compile_cubin(source, f"sm_{module.arch}", macros, expressions(module, kernels))
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin.code)
         file.flush()

@@ -13,6 +13,7 @@ WIDE = ("ll_one_shot", 0, True, True)
 HOPPER = Module(90, 2, 0)
 NARROW = ("ll_one_shot", 0, False, True)
 SENTINEL = ("sentinel_one_shot", 2, True, False)
+PASSES = ("sentinel_one_shot", 2, True, True)
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,23 @@ CUDA_PLANTS = {
     ),
     "a token that releases nothing": CudaPlant(
         "tokens_are_released_and_acquired",
-        "ops.cuh",
-        "st.release.sys.global.u32",
-        "st.relaxed.sys.global.u32",
+        "channel.cuh",
+        "    fence_system();  // before the count is known: both take long\n",
+        "",
+        kernel=SENTINEL,
+    ),
+    "a token of a pass that releases nothing": CudaPlant(
+        "tokens_are_released_and_acquired",
+        "channel.cuh",
+        "        fence_system();\n        tell();\n",
+        "        tell();\n",
+        kernel=PASSES,
+    ),
+    "a count that moves without a block-wide barrier": CudaPlant(
+        "epoch_moves_after_all_have_read_it",
+        "channel.cuh",
+        "    block_barrier();\n    if (thread == 0) store_u32(word, pass.count);\n",
+        "    if (thread == 0) store_u32(word, pass.count);\n    block_barrier();\n",
         kernel=SENTINEL,
     ),
     "a token that is not acquired": CudaPlant(
@@ -143,7 +158,7 @@ CUDA_PLANTS = {
     ),
     "an array that is indexed at run time": CudaPlant(
         "registers_suffice",
-        "all_reduce.cuh",
+        "all_reduce_ll.cuh",
         "  const Data mine = exchange.begin([&] {",
         """  volatile u32 kept[32];
   kept[exchange.threads & 31] = exchange.threads;
@@ -161,13 +176,13 @@ CUDA_PLANTS = {
     ),
     "a sum that starts at zero": CudaPlant(
         "sums_are_plain",
-        "exchange.cuh",
-        """      if (rank == 0)
-        total = unpack<DTYPE>(data);
-      else
-        accumulate""",
-        """      if (rank == 0) total = {};
+        "reduce.cuh",
+        """    if (rank == 0)
+      total = unpack<DTYPE>(data);
+    else
       accumulate""",
+        """    if (rank == 0) total = {};
+    accumulate""",
     ),
     "a fence for the own GPU": CudaPlant(
         "scopes_reach_the_system", "ops.cuh", "fence.acq_rel.sys;", "fence.acq_rel.gpu;"
@@ -202,9 +217,9 @@ CUDA_PLANTS = {
     ),
     "a load before the wait": CudaPlant(
         "launches_depend",
-        "all_reduce.cuh",
-        "all_reduce_one_shot(const AllReduce& a) {\n",
-        """all_reduce_one_shot(const AllReduce& a) {
+        "all_reduce_ll.cuh",
+        "all_reduce_ll_one_shot(const AllReduce& a) {\n",
+        """all_reduce_ll_one_shot(const AllReduce& a) {
   if (!lane_alive(a.lane.base[RANK])) return;
 """,
     ),
@@ -222,7 +237,7 @@ CUDA_PLANTS = {
     ),
     "a successor launched before the sends instead of after": CudaPlant(
         "launches_depend",
-        "all_reduce.cuh",
+        "all_reduce_ll.cuh",
         "    exchange.send_to_all(0, item, input(item));\n  });\n  exchange.sent();\n",
         """    if (exchange.launch_point == 1) launch_successor();
     exchange.send_to_all(0, item, input(item));

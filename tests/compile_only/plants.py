@@ -55,6 +55,12 @@ _PLAIN_POLL = """        pointer = pair.to(tl.pointer_type(tl.int64))
 _TWO_STORES = (
     "@live st.relaxed.sys.global.b64 [$1], $2;\n        @live st.relaxed.sys.global.b64 [$1+8], $3;"
 )
+# With what only the one-shot kernel has before it.
+_SENTINEL_ALIVE = """    stride: tl.constexpr = CHANNEL // SLOT // WORLD
+    number = begin_stage(arena, block)
+    # Each thread has read the dead word for itself.
+    alive = agreed(lane_alive(arena))
+"""
 
 PLANTS = {
     "a poll that counts as pure": Plant(
@@ -100,9 +106,9 @@ PLANTS = {
     "tokens on a dead word that threads read apart": Plant(
         "threads_part_at_no_barrier",
         SENTINEL,
-        "primitives/sentinel.py",
-        "together = agreed(alive)",
-        "together = alive",
+        "kernels/all_reduce_sentinel.py",
+        _SENTINEL_ALIVE,
+        _SENTINEL_ALIVE.replace("agreed(lane_alive(arena))", "lane_alive(arena)"),
     ),
     "a flag published without a block-wide barrier": Plant(
         "publish_follows_barrier_and_fence",

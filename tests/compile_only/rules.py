@@ -46,6 +46,11 @@ def _mark(instruction: Instruction) -> bool:
     return EXCHANGE(instruction) and not _publish(instruction)
 
 
+def _data_store(instruction: Instruction) -> bool:
+    """Tell a store that a flag covers: of staged data, or of a slot."""
+    return ITEM_STORE(instruction) or LL_STORE(instruction)
+
+
 def reads_clock(instruction: Instruction) -> bool:
     """Tell a read of the clock."""
     return "SR_GLOBALTIMER" in instruction.operands
@@ -117,12 +122,12 @@ def waiting_loops_look_again(build: Build) -> list[str]:
 
 
 def publish_follows_barrier_and_fence(build: Build) -> list[str]:
-    """Between staged data and the flag: a block-wide barrier, then a fence at system scope."""
+    """Between data or re-arms and the flag: a block-wide barrier, then a fence at system scope."""
     barriers = _barriers(build)
     if not barriers:
         return []
     flow, peers = build.sass_flow, build.case.world - 1
-    early = flow.unseparated(ITEM_STORE, BLOCK_BARRIER, _publish)
+    early = flow.unseparated(_data_store, BLOCK_BARRIER, _publish)
     unfenced = flow.unseparated(BLOCK_BARRIER, FENCE, _publish)
     return [
         *expect("flags published", len(flow.find(_publish)), barriers * peers),
@@ -132,7 +137,10 @@ def publish_follows_barrier_and_fence(build: Build) -> list[str]:
 
 
 def data_waits_for_the_block(build: Build) -> list[str]:
-    """Between one thread's acquire of a flag and all threads' loads: a block-wide barrier."""
+    """Between one thread's acquire of a flag and what all threads do next: a block-wide barrier.
+
+    They load the staged data, or fill slots that are empty again.
+    """
     barriers = _barriers(build)
     if not barriers:
         return []
@@ -142,7 +150,8 @@ def data_waits_for_the_block(build: Build) -> list[str]:
         *expect("acquires", len(flow.find(ACQUIRE)), 2 * peers * barriers),
         *(
             f"no block-wide barrier before {line}"
-            for line in flow.unseparated(ACQUIRE, BLOCK_BARRIER, DATA_LOAD)
+            for test in (DATA_LOAD, LL_STORE)
+            for line in flow.unseparated(ACQUIRE, BLOCK_BARRIER, test)
         ),
     ]
 
@@ -153,7 +162,8 @@ def epoch_moves_after_all_have_read_it(build: Build) -> list[str]:
         return []  # Output goes out in stores of the same width.
     flow = build.sass_flow
     # The busy word is cleared by a store of the same width.
-    stores = 1 + (EPOCH_WORDS_PER_THREAD if _slotted(build) else 1)
+    # LL's launches advance every block's word; a sentinel's or a barrier's block moves its own.
+    stores = 1 + (EPOCH_WORDS_PER_THREAD if build.case.algorithm.startswith("ll_") else 1)
     return [
         *expect("stores of epochs and marks", len(flow.find(WORD_STORE)), stores),
         *(
@@ -219,7 +229,8 @@ def wide_items_take_one_access(build: Build) -> list[str]:
     if case.algorithm == BARRIER or not case.wide:
         return []
     loads = {"ll_one_shot": 2, "ll_two_shot": case.world, "barrier_one_shot": case.world + 1}
-    loads |= {"sentinel_one_shot": 4, "sentinel_two_shot": 2 * case.world}
+    # A sentinel's item is a pair. What was sent is still at hand when it is added.
+    loads |= {"sentinel_one_shot": 2, "sentinel_two_shot": 2 * case.world}
     text, machine = build.ptx_flow, build.sass_flow
     # Items are loaded under their mask; addresses of arenas always.
     items = [i for i in text.find(opcode(r"ld\.global\.b64")) if text.code[i].guard]

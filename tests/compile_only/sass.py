@@ -80,6 +80,11 @@ def _successors(
         # The condition is a guard, or an operand before the label, or both.
         conditional = instruction.guard or not instruction.operands.startswith("`")
         return (labels[target[1]], *(following if conditional else ()))
+    if instruction.opcode.startswith("CALL"):
+        # To a label of the same function it is a jump out of a loop, or a function that returns.
+        target = _TARGET.search(instruction.operands)
+        if target is not None and target[1] in labels:
+            return (labels[target[1]], *following)
     if instruction.opcode.startswith("BSYNC"):
         # Where threads go on that have met: the label that the meeting was announced with.
         targets = meetings.get(instruction.operands, set())

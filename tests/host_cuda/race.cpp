@@ -11,25 +11,47 @@
 #include <utility>
 #include <vector>
 
-#include "all_reduce.cuh"
+#include "all_reduce_ll.cuh"
+#include "all_reduce_sentinel.cuh"
 
 using namespace worldline;
 
-constexpr int BLOCKS = 2, WORKERS = 4;
-constexpr u64 BUFFER_BYTES = 1 << 14, SENTINEL = LL + 2 * BUFFER_BYTES;
-constexpr u64 ARENA_BYTES = SENTINEL + 3 * BUFFER_BYTES;
+constexpr int BLOCKS = 2, WORKERS = 4, BATCH = 2;
+constexpr u64 HALF = 1 << 14, SENTINEL = LL + 2 * HALF, STAGE = BLOCKS * CHANNEL;
+constexpr u64 ARENA_BYTES = SENTINEL + 3 * STAGE;
+
+struct OverLl {
+  static constexpr int HELPERS = 0, WORDS = Ll::WORDS;
+  static constexpr u64 REGION = LL, BUFFER = HALF, ROOM = HALF;
+
+  template <int RANK, bool LOOPS>
+  static void run(const AllReduce& a, int shots) {
+    if (shots == 1)
+      all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS>(a);
+    else
+      all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS>(a);
+  }
+};
+
+struct OverSentinel {
+  static constexpr int HELPERS = WARP, WORDS = Sentinel::WORDS;
+  static constexpr u64 REGION = SENTINEL, BUFFER = STAGE, ROOM = CHANNEL;
+
+  template <int RANK, bool LOOPS>
+  static void run(const AllReduce& a, int shots) {
+    if (shots == 1)
+      all_reduce_sentinel_one_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS ? BATCH : 0>(a);
+    else
+      all_reduce_sentinel_two_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS ? BATCH : 0>(a);
+  }
+};
 
 template <class PROTOCOL, int RANK>
 void launch(const AllReduce& a, int shots) {
-  const bool loops = (shots == 1 ? a.items : a.share) > u64(BLOCKS * WORKERS);
-  if (shots == 1 && loops)
-    all_reduce_one_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, true>(a);
-  else if (shots == 1)
-    all_reduce_one_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, false>(a);
-  else if (loops)
-    all_reduce_two_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, true>(a);
+  if ((shots == 1 ? a.items : a.share) > u64(BLOCKS * WORKERS))
+    PROTOCOL::template run<RANK, true>(a, shots);
   else
-    all_reduce_two_shot<PROTOCOL, RANK, WL_WORLD, FLOAT32, true, false>(a);
+    PROTOCOL::template run<RANK, false>(a, shots);
 }
 
 template <class PROTOCOL, int... RANKS>
@@ -38,7 +60,7 @@ void launch_as(int rank, const AllReduce& a, int shots, std::integer_sequence<in
 }
 
 template <class PROTOCOL>
-int race(char** argv, u64 region) {
+int race(char** argv) {
   constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, WORDS = PROTOCOL::WORDS;
   const int rounds = std::atoi(argv[2]), count = std::atoi(argv[3]), shots = std::atoi(argv[4]);
   const u32 epoch = u32(std::strtoul(argv[5], nullptr, 0));
@@ -52,7 +74,7 @@ int race(char** argv, u64 region) {
       *block_word(base[r], EPOCHS, b) = epoch;
       *block_word(base[r], STAGES, b) = epoch << 2;
     }
-    for (int p = 0; p < WL_WORLD; ++p) *token_word(base[r], p) = epoch << 2;
+    for (u64 at = TOKENS; at < LL; at += 4) *reinterpret_cast<u32*>(base[r] + at) = epoch << 2;
     for (u64 at = SENTINEL; at < ARENA_BYTES; at += 8) *reinterpret_cast<u64*>(base[r] + at) = ~u64(0);
     in[r].resize(size_t(rounds) * count);
     out[r].resize(size_t(rounds) * count);
@@ -84,9 +106,9 @@ int race(char** argv, u64 region) {
           a.count = count;
           a.items = (count + PER_ITEM<FLOAT32, WORDS> - 1) / PER_ITEM<FLOAT32, WORDS>;
           a.share = (a.items + WL_WORLD - 1) / WL_WORLD;
-          a.region = region;
-          a.buffer = BUFFER_BYTES;
-          a.stride = BUFFER_BYTES / SLOT / shots / WL_WORLD;
+          a.region = PROTOCOL::REGION;
+          a.buffer = PROTOCOL::BUFFER;
+          a.stride = PROTOCOL::ROOM / SLOT / shots / WL_WORLD;
           launch_as<PROTOCOL>(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
           kernel_end.arrive_and_wait();
         }
@@ -109,5 +131,5 @@ int race(char** argv, u64 region) {
 }
 
 int main(int, char** argv) {
-  return argv[1] == std::string("ll") ? race<Ll>(argv, LL) : race<Sentinel>(argv, SENTINEL);
+  return argv[1] == std::string("ll") ? race<OverLl>(argv) : race<OverSentinel>(argv);
 }

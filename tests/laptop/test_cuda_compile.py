@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compile_only.cuda_builds import expressions
+from tests.compile_only.cuda_builds import Module, expressions
 from worldline import ProviderError
 from worldline.primitives import nvrtc
 from worldline.primitives.cubin_cache import Cubin, read
@@ -17,7 +17,9 @@ from worldline.primitives.cubin_cache import Cubin, read
 
 def compiled(root: Path, arch: str) -> Cubin:
     source = root / "kernels/cuda/all_reduce.cu"
-    return nvrtc.compile_cubin(source, arch, ("WL_WORLD=2", "WL_RANK=1"), expressions())
+    return nvrtc.compile_cubin(
+        source, arch, ("WL_WORLD=2", "WL_RANK=1"), expressions(Module(90, 2, 1))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 def test_the_cache_is_used_and_a_torn_file_is_not(repo_root: Path, cache: Path) -> None:
     first = compiled(repo_root, "sm_90")
-    assert set(first.names) == set(expressions())
+    assert set(first.names) == set(expressions(Module(90, 2, 1)))
     (kept,) = [file for file in cache.iterdir() if "-sm_90-" in file.name and first == read(file)]
     torn = kept.read_bytes()[:-7]
     kept.write_bytes(torn)
@@ -45,8 +47,8 @@ def test_ranks_may_compile_at_once(
     code = (
         "import sys; from pathlib import Path; from worldline.primitives import nvrtc\n"
         "c = nvrtc.compile_cubin(Path(sys.argv[1]), 'sm_90', ('WL_WORLD=2', 'WL_RANK=0'),"
-        " ('ll_one_shot<0, true, true>',))\n"
-        "print(len(c.code), c.names['ll_one_shot<0, true, true>'])"
+        " ('ll_one_shot<0, true, 1>',))\n"
+        "print(len(c.code), c.names['ll_one_shot<0, true, 1>'])"
     )
     source = str(repo_root / "kernels/cuda/all_reduce.cu")
 
@@ -65,7 +67,7 @@ def test_threads_of_a_new_process_may_compile_at_once(repo_root: Path) -> None:
         "from worldline.primitives import nvrtc\n"
         "def rank(r):\n"
         "    macros = ('WL_WORLD=8', f'WL_RANK={r}')\n"
-        "    names = ('ll_one_shot<0, true, true>',)\n"
+        "    names = ('ll_one_shot<0, true, 1>',)\n"
         "    return nvrtc.compile_cubin(Path(sys.argv[1]), 'sm_90', macros, names)\n"
         "with ThreadPoolExecutor(8) as pool: list(pool.map(rank, range(8)))\n"
     )
@@ -96,7 +98,7 @@ def test_parts_are_compiled_in_processes_of_their_own(
     here: list[object] = []
     monkeypatch.setattr(nvrtc, "_compile_here", here.append)
     source = repo_root / "kernels/cuda/all_reduce.cu"
-    parts = [[name] for name in expressions()[:2]]
+    parts = [[name] for name in expressions(Module(90, 2, 1))[:2]]
     cubins = nvrtc.compile_cubins(source, "sm_90", ("WL_WORLD=2", "WL_RANK=0"), parts)
     assert here == []
     assert [list(cubin.names) for cubin in cubins] == parts

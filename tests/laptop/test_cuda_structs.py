@@ -34,7 +34,7 @@ def program() -> str:
             place = f"offsetof({name}, {field}), sizeof({name}::{field})"
             lines.append(f'std::printf("{name}.{field} %zu %zu\\n", {place});')
     body = "\n  ".join(lines)
-    headers = ("<cstddef>", "<cstdio>", '"all_reduce.cuh"', '"litmus.cuh"', '"limits.cuh"')
+    headers = ("<cstddef>", "<cstdio>", '"arguments.cuh"', '"litmus.cuh"', '"limits.cuh"')
     included = "".join(f"#include {header}\n" for header in headers)
     return f"{included}using namespace worldline;\nint main() {{\n  {body}\n}}\n"
 

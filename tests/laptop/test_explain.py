@@ -30,7 +30,7 @@ def test_launches_are_counted_as_they_are_cut(row: Algorithm, world: int, most: 
     step = chunk_elements(row, asked, layout)
     for count in (0, 1, 1000, step - 1, step, step + 1, 3 * step, 3 * step + 1):
         asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda")
-        choice = choose(asked, row.name, Launch(256, 64))
+        choice = choose(asked, row.name, Launch(min(256, row.widest(world)), 64))
         cut = chunks(row, asked, layout, choice.launch, most)
         told = explain(asked, choice, layout, "torch", most)
         assert told.chunks == len(cut)

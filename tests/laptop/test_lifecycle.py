@@ -55,12 +55,12 @@ def mapped_kilobytes() -> int:
 def cycle(world: Any, times: int) -> tuple[int, int, int, int]:
     """Make, use and close worlds; descriptors before and after, mappings and segments after."""
     x = torch.ones(64)
-    with worldline.init(arena_bytes=1 << 18) as first:
+    with worldline.init(arena_bytes=1 << 19) as first:
         first.all_reduce(x)
     world.close()
     before = descriptors()
     for _ in range(times):
-        with worldline.init(arena_bytes=1 << 18) as again:
+        with worldline.init(arena_bytes=1 << 19) as again:
             assert again.all_reduce(x)[0].item() == world.size
     return before, descriptors(), mapped_kilobytes(), len(segments())
 
@@ -171,7 +171,7 @@ def alone_and_busy(world: Any) -> int:
     """Make worlds of one rank: each start sweeps while the others make theirs."""
     made = 0
     for _ in range(150):
-        with worldline.init(ranks=[world.rank], arena_bytes=1 << 18) as alone:
+        with worldline.init(ranks=[world.rank], arena_bytes=1 << 19) as alone:
             made += alone.size
     return made
 

@@ -10,7 +10,7 @@ import torch
 from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
-from worldline.kernels.protocols import BARRIER
+from worldline.kernels.protocols import BARRIER, WARP
 from worldline.kernels.registry import (
     ALGORITHMS,
     Algorithm,
@@ -49,7 +49,13 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     whole = chunk_elements(row, request(1 << 30, world), layout)
     assert whole > 0
     buffer, items = row.protocol.buffer(layout), -(-whole * 2 // row.protocol.item)
-    if row.protocol is BARRIER:
+    if row.protocol.channel:
+        assert whole * 2 >= 1 << 60
+        lanes = row.widest(world) * (row.batch(world) if row.backend == "cuda" else 1)
+        assert row.widest(world) >= WARP
+        assert row.shots * world * lanes * SLOT <= row.protocol.channel
+        assert layout.channels * row.protocol.channel <= buffer
+    elif row.protocol is BARRIER:
         assert whole * 2 <= buffer
     elif row.shots == 1:
         assert world * items * SLOT <= buffer
@@ -79,7 +85,7 @@ def test_the_choice_explains_itself() -> None:
     text = str(explanation)
     assert "ll_two_shot" in text
     assert "1048576 bytes > 262144 bytes with 4 ranks" in text
-    assert "sentinel 3048" in text
+    assert "sentinel 3072" in text
     assert explanation.as_dict()["algorithm"] == "ll_two_shot"
 
 
@@ -146,3 +152,14 @@ def test_an_unknown_collective_is_told_which_exist(name: str | None) -> None:
 def test_layouts_refuse(world: int, size: int, words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         ArenaLayout(world, size)
+
+
+@pytest.mark.parametrize("world", range(1, 17))
+@pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
+def test_a_gpu_gets_a_launch_or_a_reason(world: int, row: Algorithm) -> None:
+    for count in (1, 1 << 20, 1 << 33):
+        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda")
+        if row.supports(asked) is None:
+            assert row.launches(asked)
+        else:
+            assert (row.name, world > 8) == ("sentinel_two_shot", True)

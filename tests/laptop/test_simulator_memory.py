@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulator.memory import Memory, Observer, ProtocolError
 
-DATA, FLAG = 0, 64
+DATA, FLAG, OTHER = 0, 64, 128
 STRIDE = 4096
 SEEDS = 200
 Outcome = tuple[int, int]
@@ -91,6 +91,30 @@ def test_release_and_acquire_pass_a_message() -> None:
 )
 def test_anything_weaker_may_lose_the_data(weaker: dict[str, object]) -> None:
     assert (1, 0) in outcomes(lambda memory, rng: message(memory, rng, **weaker))
+
+
+def test_a_release_holds_back_nothing_else() -> None:
+    def litmus(memory: Memory, rng: random.Random) -> Outcome:
+        writer = Observer()
+        memory.store(writer, DATA, 8, 1)
+        memory.barrier(writer)
+        memory.release(writer, FLAG, 4, 1)
+        memory.store(writer, OTHER, 8, 1)  # by another thread
+        drain_randomly(memory, writer, rng)
+        return newest(memory, OTHER), newest(memory, DATA)
+
+    assert outcomes(litmus) == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_a_release_is_not_ready_before_what_it_covers() -> None:
+    memory = Memory(np.zeros(STRIDE, np.uint8), STRIDE, random.Random(0), 1.0)
+    writer = Observer()
+    memory.store(writer, DATA, 8, 1)
+    memory.barrier(writer)
+    memory.release(writer, FLAG, 4, 1)
+    assert memory.pending(writer, 0) == [DATA]
+    memory.drain(writer, DATA)
+    assert memory.pending(writer, 0) == [FLAG]
 
 
 def fenced(memory: Memory, rng: random.Random, *, fence: bool) -> Outcome:
@@ -252,6 +276,7 @@ def test_what_a_kernel_publishes_follows_earlier_kernels_stores(how: str) -> Non
             memory.fence(writer)
         else:
             memory.release(writer, FLAG, 4, 1)
+            memory.drain(writer, FLAG)
         seen = newest(memory, DATA)
         settle(memory, past)
         return seen, newest(memory, DATA)
@@ -262,7 +287,9 @@ def test_what_a_kernel_publishes_follows_earlier_kernels_stores(how: str) -> Non
 def test_a_release_follows_earlier_kernels_stores_to_its_location() -> None:
     def litmus(memory: Memory, rng: random.Random) -> Outcome:
         past = ended(memory, 1)
-        memory.release(Observer(past=past), DATA, 8, 2)
+        writer = Observer(past=past)
+        memory.release(writer, DATA, 8, 2)
+        settle(memory, writer)
         seen = newest(memory, DATA)
         settle(memory, past)
         return seen, newest(memory, DATA)
@@ -291,6 +318,7 @@ def test_the_next_kernel_knows_what_the_last_one_learned(acquire: bool) -> None:
         memory.store(writer, DATA, 8, 1)
         memory.barrier(writer)
         memory.release(writer, FLAG, 4, 1)
+        drain_randomly(memory, writer, rng)
         reader = Observer(past=past)
         flag = memory.load(reader, FLAG, 4, acquire=acquire)
         memory.finish(reader)

@@ -24,6 +24,7 @@ BROKEN = [
     ("sentinel", {"E": 5, "RELAXED": 1}, "invalid end state"),
     ("sentinel", {"E": 5, "NO_TOKEN_WAIT": 1}, "invalid end state"),
     ("sentinel", {"E": 5, "BEHIND": 2}, "invalid end state"),
+    ("sentinel", {"E": 5, "EARLY": 1}, "invalid end state"),
     ("sentinel", {"E": 5, "EQUALITY": 1}, "invalid end state"),
     ("sentinel", {"E": 5, "REARM_NEXT": 1}, "invalid end state"),
 ]

@@ -1,22 +1,24 @@
-/* The sentinel protocol: R ranks push one slot to every peer and poll one from each, E operations.
+/* The sentinel protocol: one block of each of R ranks, which pushes one slot to every peer and polls
+ * one from each, in E passes. Blocks of other indices share nothing with it.
  *
  * A slot is all data: a value, or empty. Its reader re-arms it (makes it empty) once it has read
- * it. That store may be late: its reader sees it at once, peers at any later time, and a kernel's
- * end does not hurry it. A value stored to the slot before that is lost, and its reader waits for
- * ever. Nobody else reads the slot, so the late store needs no step of its own.
+ * it. That store may be late: its reader sees it at once, peers at any later time, and neither a
+ * pass's end nor a kernel's hurries it. A value stored to the slot before that is lost, and its
+ * reader waits for ever. Nobody else reads the slot, so the late store needs no step of its own.
  *
- * Each kernel sends a token, after a fence: once the token of operation k is seen, the re-arms of
- * the operations before k are done. Each kernel waits for the peers' tokens of k - 1. The fence
- * orders no more than the token: what later kernels send may be seen before both. So a token is
- * seen at any time from its kernel's start on, even after its end. One step shows it to every
- * peer: where it comes later, that peer looks later. Nothing else in the kernel depends on the
- * wait, so it is done where the kernel ends.
+ * Each pass sends a token first, after a fence: once the token of pass k is seen, the re-arms of
+ * the passes before k are done. Each pass ends by waiting for the peers' tokens of k - 1. The fence
+ * orders no more than the token: what other threads send may be seen before both. So a token is
+ * seen at any time from its pass's start on, even after its end. One step shows it to every peer:
+ * where it comes later, that peer looks later. Nothing depends on where in a launch a pass is: a
+ * launch ends between two passes, and a barrier of the block stands there too.
  *
  * Each rank sends in order and polls in order; all else interleaves, sends with polls as well.
  *
- * -DR=ranks (to 4) -DE=operations -DSTAGES=3 (2, 1: planted bugs). More planted bugs: -DRELAXED
- * (no fence) -DNO_TOKEN_WAIT -DBEHIND=2 (wait for a token that is one too old) -DEQUALITY (wait by
- * ==, not by >=) -DREARM_NEXT (re-arm the stage that is filled next, not the one that was read)
+ * -DR=ranks (to 4) -DE=passes -DSTAGES=3 (2, 1: planted bugs). More planted bugs: -DRELAXED
+ * (no fence) -DNO_TOKEN_WAIT -DBEHIND=2 (wait for a token that is one too old) -DEARLY (a token
+ * that is told before the re-arms of the pass before) -DEQUALITY (wait by ==, not by >=)
+ * -DREARM_NEXT (re-arm the stage that is filled next, not the one that was read)
  */
 #ifndef R
 #define R 2
@@ -38,24 +40,29 @@
 #define HEARD(step) (token[PEER(step)] + BEHIND >= NOW)
 #endif
 #ifdef REARM_NEXT
-#define REARMED(operation) ((operation) + 1)
+#define REARMED(when) ((when) + 1)
 #else
-#define REARMED(operation) (operation)
+#define REARMED(when) (when)
 #endif
-#define SLOT(at, operation, from) slot[((at) * STAGES + (operation) % STAGES) * R + (from)]
-#define VALUE(rank, operation) (((rank) + 1) * (E + 1) + (operation))
+#ifdef EARLY
+#define COVERED(token) ((token) - ((token) > 0))
+#else
+#define COVERED(token) (token)
+#endif
+#define SLOT(at, when, from) slot[((at) * STAGES + (when) % STAGES) * R + (from)]
+#define VALUE(rank, when) (((rank) + 1) * (E + 1) + (when))
 #define LATE(slot) (0 < slot && slot <= E)
 #define FULL(slot) (slot > E)
 #define PEER(step) ((_pid + (step)) % R)
-#define NOW kernel[_pid]
+#define NOW pass[_pid]
 
-byte slot[R * STAGES * R]; /* 0: empty; to E: re-armed late, by that operation; above: a value */
-byte kernel[R] = 1;        /* the operation whose kernel a rank is in */
+byte slot[R * STAGES * R]; /* 0: empty; to E: re-armed late, in that pass; above: a value */
+byte pass[R] = 1;          /* the pass that a rank's block is in */
 byte token[R];             /* the last token of a rank that is seen */
 
 #define THERE SLOT(PEER(sent), NOW, _pid)
 #define HERE SLOT(_pid, NOW, PEER(polled))
-#define OWN SLOT(_pid, REARMED(token[_pid]), peer)
+#define OWN SLOT(_pid, REARMED(COVERED(token[_pid])), peer)
 
 active [R] proctype rank() {
   byte sent = 1;
@@ -77,7 +84,7 @@ active [R] proctype rank() {
        token[_pid] < NOW && token[_pid] < E ->
 #ifndef RELAXED
        for (peer : 0 .. R - 1) {
-         OWN = (OWN <= token[_pid] -> 0 : OWN)
+         OWN = (OWN <= COVERED(token[_pid]) -> 0 : OWN)
        }
 #endif
        token[_pid]++

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from tests.simulator.planting import Edit, planted
@@ -14,7 +14,9 @@ from tests.simulator.worlds import (
     clears,
     grids,
     one_shots,
+    passes,
     sentinels,
+    two_shot_passes,
     two_shots,
     wrap,
 )
@@ -34,11 +36,14 @@ class Bug:
         Each old text occurs exactly once.
     world : callable
         Makes a scenario from a seed.
+    also : tuple of (function, edits)
+        More, where one alone would do no harm.
     """
 
     function: object
     edits: tuple[Edit, ...]
     world: Callable[[str], Scenario]
+    also: tuple[tuple[object, tuple[Edit, ...]], ...] = ()
 
 
 _HALF = (
@@ -51,12 +56,23 @@ _MEET = (
 )
 _FIRST, _SECOND = _MEET.format(""), _MEET.format(" + 1")
 _ADVANCE = "    advance_words(arena, EPOCHS, block, grid, epoch)\n"
-_ADVANCE_STAGE = """    stage = load_word(arena, layout.STAGES, block)
-    stage = (stage & ~3) | tl.where((stage & 3) == 2, 0, (stage & 3) + 1)
-    advance_words(arena, layout.STAGES, block, grid, stage)
+_ADVANCE_STAGE = """    stages = (arena + layout.STAGES).to(tl.pointer_type(tl.int32)) + block
+    stage = tl.load(stages)
+    tl.debug_barrier()
+    tl.store(stages, (stage & ~3) | tl.where((stage & 3) == 2, 0, (stage & 3) + 1))
 """
 _REARM = "    store_pair(address, empty, empty, wanted & (alive != 0))\n"
+_BARRIER = "    tl.debug_barrier()\n"
+_TELL, _HEAR = "        tell_emptied(block, number", "        alive = hear_emptied(block, number"
+_KEEP = "        keep_stage(arena, block, number)\n"
+_ENTER = "            found = enter_lane(arena, block)\n"
 _ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
+
+
+def _only(condition: str, line: str) -> str:
+    """Return a line of a kernel's loop under a condition."""
+    return f"        if {condition}:\n    {line}"
+
 
 BUGS = {
     "single_buffer": Bug(all_reduce_ll.all_reduce_ll_one_shot, (_HALF,), one_shots),
@@ -71,9 +87,7 @@ BUGS = {
         barriers,
     ),
     "relaxed_publish": Bug(signals.put_signal, (('sem="release"', 'sem="relaxed"'),), barriers),
-    "no_block_barrier_before_publish": Bug(
-        signals.put_signal, (("    tl.debug_barrier()\n", ""),), barriers
-    ),
+    "no_block_barrier_before_publish": Bug(signals.put_signal, ((_BARRIER, ""),), barriers),
     "relaxed_wait": Bug(
         signals.wait_signal,
         (
@@ -121,27 +135,76 @@ BUGS = {
     "own_epoch_word_only": Bug(
         counters.advance_words, (("mask=word < MAX_BLOCKS", "mask=word < grid"),), grids
     ),
-    "no_block_barrier_before_advance": Bug(
-        counters.advance_words, (("    tl.debug_barrier()\n", ""),), one_shots
-    ),
+    "no_block_barrier_before_advance": Bug(counters.advance_words, ((_BARRIER, ""),), one_shots),
     "two_stages": Bug(
-        sentinel.begin_stage,
+        sentinel.next_stage,
         (("(word & 3) == 2, word + 2, word + 5", "(word & 3) == 1, word + 3, word + 5"),),
         sentinels,
     ),
     "one_stage_for_the_gathered": Bug(
         all_reduce_sentinel.all_reduce_sentinel_two_shot,
         (
-            ("arena + stage + index * SLOT", "arena + REGION + index * SLOT"),
-            ("to = peer + stage + ((WORLD", "to = peer + REGION + ((WORLD"),
+            ("arena + channel + index * SLOT", "arena + REGION + home + index * SLOT"),
+            ("to = peer + channel + ((WORLD", "to = peer + REGION + home + ((WORLD"),
         ),
         two_shots,
     ),
     "stage_moved_by_other_operations": Bug(
         epochs.advance_epoch, ((_ADVANCE, _ADVANCE + _ADVANCE_STAGE),), between
     ),
+    "one_stage_for_a_launch": Bug(
+        all_reduce_sentinel.all_reduce_sentinel_one_shot,
+        (("        number = next_stage(number)\n", ""),),
+        passes,
+    ),
+    "one_channel_for_all": Bug(
+        all_reduce_sentinel.all_reduce_sentinel_one_shot,
+        (("home = block.to(tl.int64)", "home = (block * 0).to(tl.int64)"),),
+        passes,
+    ),
+    "one_row_of_tokens": Bug(
+        all_reduce_sentinel.all_reduce_sentinel_one_shot,
+        tuple((line, line.replace("block", "block * 0")) for line in (_TELL, _HEAR)),
+        passes,
+    ),
+    "tokens_of_the_first_block_alone": Bug(
+        all_reduce_sentinel.all_reduce_sentinel_one_shot,
+        tuple((line, _only("block == 0", line)) for line in (_TELL, _HEAR)),
+        passes,
+    ),
+    "one_count_for_all": Bug(
+        sentinel.begin_stage, (("STAGES, block)", "STAGES, block * 0)"),), passes
+    ),
+    "count_kept_once_a_launch": Bug(
+        all_reduce_sentinel.all_reduce_sentinel_one_shot,
+        ((_KEEP, ""), (_ENTER, _ENTER + "    " + _KEEP)),
+        passes,
+    ),
+    "token_told_a_pass_early": Bug(
+        sentinel.tell_emptied, (("count & ~3,", "(count & ~3) + _STEP,"),), passes
+    ),
+    "token_told_before_the_block_has_re_armed": Bug(
+        signals.put_signal,
+        ((_BARRIER, ""),),
+        passes,
+        also=((signals.wait_signal, ((_BARRIER, ""),)),),
+    ),
+    "tokens_not_waited_for": Bug(
+        sentinel.hear_emptied, (("(count & ~3) - _STEP", "(count & ~3) - 999 * _STEP"),), passes
+    ),
+    "tokens_heard_in_the_last_pass_alone": Bug(
+        all_reduce_sentinel.all_reduce_sentinel_one_shot,
+        ((_HEAR, _only("start + grid * BLOCK >= slots", _HEAR)),),
+        passes,
+    ),
+    "older_tokens_waited_for": Bug(
+        sentinel.hear_emptied, (("(count & ~3) - _STEP", "(count & ~3) - 2 * _STEP"),), passes
+    ),
     "not_re_armed": Bug(sentinel.sentinel_recv, ((_REARM, ""),), sentinels),
     "relaxed_re_arm": Bug(signals.put_signal, (('sem="release"', 'sem="relaxed"'),), sentinels),
+    "relaxed_re_arm_in_a_launch": Bug(
+        signals.put_signal, (('sem="release"', 'sem="relaxed"'),), two_shot_passes
+    ),
     "one_word_looked_at": Bug(sentinel._missing, ((" | (word1 == _EMPTY)", ""),), sentinels),
     "all_ones_sent": Bug(
         sentinel._sendable, (("tl.where(word == _EMPTY, other, word)", "word"),), sentinels
@@ -158,5 +221,8 @@ def bug_planted(name: str | None) -> Iterator[None]:
     if name is None:
         yield
     else:
-        with planted(BUGS[name].function, BUGS[name].edits):
+        bug = BUGS[name]
+        with ExitStack() as stack:
+            for function, edits in ((bug.function, bug.edits), *bug.also):
+                stack.enter_context(planted(function, edits))
             yield

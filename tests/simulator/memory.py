@@ -6,6 +6,9 @@ floor on and raises the floor (coherence). Stores wait in the program's buffer a
 any order, those to one location in theirs. A *view* is a set of floors: a release sends the
 writer's view along with the value, an acquire takes it over.
 
+A release waits in the buffer too, until all that it covers is visible. It holds back nothing else:
+other threads of the block may store meanwhile, and a peer may see that first.
+
 A program is many threads, of which the interpreter shows one. So a release or an acquire covers
 what other threads of the program did only across a block barrier: a release publishes the stores
 issued before the last barrier, and what an acquire learned counts from the next barrier on.
@@ -37,9 +40,19 @@ class ProtocolError(AssertionError):
 class Pending:
     """A store that is not visible yet."""
 
+    location: int
     value: int
     view: View
     covered: bool = False
+    after: list[Pending] = field(default_factory=list)
+    """Of a release: the stores that it covers."""
+    index: int | None = None
+    """Its place in the history of its location, once it is visible."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it is a release that still waits for a store."""
+        return bool(self.after) and any(pending.index is None for pending in self.after)
 
 
 @dataclass
@@ -127,8 +140,8 @@ class Memory:
 
     def add(self, who: Observer, location: int, width: int, value: int, *, acquire: bool) -> int:
         """Add atomically; returns the old value, which is always the newest."""
-        self._commit_location(who.past, location)
-        self._commit_location(who, location)
+        while location in who.past.buffer or location in who.buffer:
+            self._commit_oldest(who, location)
         newest = len(self._versions(location, width)) - 1
         old = self._take(who, location, newest, acquire)
         if value:
@@ -139,17 +152,22 @@ class Memory:
         """Issue a relaxed or plain store."""
         self._check_race(who, location)
         self._versions(location, width)
-        who.buffer.setdefault(location, []).append(Pending(value, who.published))
+        self._issue(who, Pending(location, value, who.published))
 
     def release(self, who: Observer, location: int, width: int, value: int) -> None:
         """Publish, by one thread: covers the past and the stores before the last block barrier."""
         self._check_race(who, location)
-        self._commit_covered(who)
-        self._commit_location(who, location)
         self._versions(location, width)
         view = self._known(who)
         join(view, who.acquired)
-        self._append(who, location, value, view)
+        covered = [
+            pending
+            for writer in (who.past, who)
+            for stores in writer.buffer.values()
+            for pending in stores
+            if pending.covered
+        ]
+        self._issue(who, Pending(location, value, view, after=covered))
 
     def fence(self, who: Observer) -> None:
         """Fence by every thread: covers the past and the stores before the last block barrier."""
@@ -168,16 +186,17 @@ class Memory:
         who.read_by_all.clear()
 
     def arenas(self, writer: Writer) -> set[int]:
-        """Return the arenas to which a writer has stores under way."""
-        return {location // self._stride for location in writer.buffer}
+        """Return the arenas to which a writer has stores that may become visible next."""
+        return {stores[0].location // self._stride for stores in self._ready(writer)}
 
     def pending(self, writer: Writer, arena: int) -> list[int]:
-        """List the locations of a writer's stores under way to an arena."""
-        return [location for location in writer.buffer if location // self._stride == arena]
+        """List the locations of a writer's stores to an arena that may become visible next."""
+        places = [stores[0].location for stores in self._ready(writer)]
+        return [location for location in places if location // self._stride == arena]
 
     def drain(self, who: Observer, location: int) -> None:
         """Let the oldest store to a location become visible: the past's, where it has one."""
-        self._commit_first(who.past if location in who.past.buffer else who, location)
+        self._commit_oldest(who, location)
 
     def finish(self, who: Observer) -> None:
         """End of the program's kernel: what it did and learned is its rank's past."""
@@ -185,6 +204,13 @@ class Memory:
         join(who.past.floors, (who.floors, *who.heard.values()))
         for location, stores in who.buffer.items():
             who.past.buffer.setdefault(location, []).extend(stores)
+
+    def _issue(self, who: Observer, pending: Pending) -> None:
+        who.buffer.setdefault(pending.location, []).append(pending)
+
+    @staticmethod
+    def _ready(writer: Writer) -> list[list[Pending]]:
+        return [stores for stores in writer.buffer.values() if not stores[0].held]
 
     def _known(self, who: Observer) -> View:
         known = dict(who.past.floors)
@@ -223,23 +249,28 @@ class Memory:
         for writer in (who.past, who):
             for location in list(writer.buffer):
                 while location in writer.buffer and writer.buffer[location][0].covered:
-                    self._commit_first(writer, location)
+                    self._commit_oldest(who, location)
 
-    def _commit_location(self, writer: Writer, location: int) -> None:
-        while location in writer.buffer:
-            self._commit_first(writer, location)
-
-    def _commit_first(self, writer: Writer, location: int) -> None:
+    def _commit_oldest(self, who: Observer, location: int) -> None:
+        """Make the oldest store to a location visible, and before it what it covers."""
+        writer = who.past if location in who.past.buffer else who
         stores = writer.buffer[location]
-        pending = stores.pop(0)
+        pending = stores[0]
+        for earlier in pending.after:
+            while earlier.index is None:
+                self._commit_oldest(who, earlier.location)
+            join(pending.view, [{earlier.location: earlier.index}])
+        pending.after.clear()
+        stores.pop(0)
         if not stores:
             del writer.buffer[location]
-        self._append(writer, location, pending.value, pending.view)
+        pending.index = self._append(writer, location, pending.value, pending.view)
 
-    def _append(self, writer: Writer, location: int, value: int, view: View) -> None:
+    def _append(self, writer: Writer, location: int, value: int, view: View) -> int:
         width = self._width[location]
         history = self._history[location]
         history.append((value, view))
         writer.floors[location] = len(history) - 1
         self._words[width][location // width] = value
         self.commits[location // self._stride] += 1
+        return len(history) - 1

@@ -19,7 +19,8 @@ from tests.simulator.scheduler import Launch as Kernel
 from tests.simulator.scheduler import Scheduler
 from worldline.kernels import reference
 from worldline.kernels.launch import BarrierPlan, plan
-from worldline.kernels.registry import Launch, Request, algorithm
+from worldline.kernels.protocols import SENTINEL
+from worldline.kernels.registry import Algorithm, Launch, Request, algorithm, chunks
 from worldline.primitives import layout as places
 from worldline.primitives.layout import ArenaLayout
 
@@ -52,6 +53,8 @@ class Scenario:
         In order.
     epoch : int
         The epoch before the first call's.
+    channels : int
+        Blocks that have a channel: they make the size of the arena.
     stale_slots : bool
         Whether all slots start as an LL call of the last round would have left them far out:
         garbage under the flags 2 and 3, the first two after the wrap.
@@ -60,6 +63,7 @@ class Scenario:
     world: int
     calls: tuple[Call, ...]
     epoch: int = 0
+    channels: int = 1
     stale_slots: bool = False
 
 
@@ -103,7 +107,9 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, seed: str) -> None:
         self.scenario, self.rng = scenario, random.Random(seed)
-        self._layout = ArenaLayout(scenario.world, places.MINIMUM)
+        size = places.LL + 8 * places.CHANNEL * scenario.channels
+        self._layout = ArenaLayout(scenario.world, size)
+        assert self._layout.channels == scenario.channels
         self._stride = self._layout.size
         self._arenas = np.zeros(scenario.world * self._stride + places.PAGE, np.uint8)
         skip = -self._arenas.ctypes.data % places.PAGE
@@ -116,6 +122,7 @@ class Simulation:
         self._table[-1] = start + places.NOTICE
         self._data = torch.Generator().manual_seed(self.rng.getrandbits(32))
         self._tensors: list[torch.Tensor] = []
+        self._passes = np.zeros(places.MAX_BLOCKS, np.uint32)
         self.steps = 0
 
     def _fill_arenas(self) -> None:
@@ -138,7 +145,7 @@ class Simulation:
         Raises
         ------
         ProtocolError
-            For a hang, a wrong result, a race inside a block or epochs out of step.
+            For a hang, a wrong result, a race inside a block or counters out of step.
         """
         lanes = [
             _Lane(rank, self.scenario.world, self._layout, self._table.ctypes.data)
@@ -154,7 +161,7 @@ class Simulation:
             self.steps = scheduler.steps
         for number, check in enumerate(checks):
             check(number)
-        self._check_epochs()
+        self._check_counters()
 
     def _record(self, lanes: list[_Lane], call: Call) -> Any:
         if call.algorithm == "barrier":
@@ -163,6 +170,8 @@ class Simulation:
             return lambda number: None
         row = algorithm("all_reduce", call.algorithm)
         request = Request("all_reduce", call.dtype, "sum", call.count, len(lanes), "cpu")
+        if row.protocol is SENTINEL:
+            self._count_passes(row, request, call)
         sources = [self._tensor(call) for _ in lanes]
         expected = reference.all_reduce(sources)
         targets = sources if call.in_place else [self._tensor(call) for _ in lanes]
@@ -193,8 +202,29 @@ class Simulation:
                     f"first at {first}: {target[first].item()}, not {expected[first].item()}"
                 )
 
-    def _check_epochs(self) -> None:
-        for first, end in ((places.EPOCHS, places.ROUNDS), (places.STAGES, places.FLAGS)):
-            words = self._by_rank[:, first:end].view(np.uint32)
-            if (words != words[0, 0]).any():
-                raise ProtocolError(f"epochs out of step: {np.unique(words)} in the ranks' words")
+    def _count_passes(self, row: Algorithm, request: Request, call: Call) -> None:
+        """Add the passes of a call to those of each block, by arithmetic of its own."""
+        shape = Launch(call.block, call.grid)
+        for _, count, grid in chunks(row, request, self._layout, shape, None):
+            slots = -(-count * call.dtype.itemsize // places.SLOT)
+            share = slots if row.shots == 1 else -(-slots // request.world_size)
+            blocks = np.arange(grid)
+            self._passes[:grid] += np.uint32(-(-share // call.block) // grid)
+            self._passes[:grid] += (blocks < -(-share // call.block) % grid).astype(np.uint32)
+
+    def _check_counters(self) -> None:
+        epochs = self._by_rank[:, places.EPOCHS : places.ROUNDS].view(np.uint32)
+        if (epochs != epochs[0, 0]).any():
+            raise ProtocolError(f"epochs out of step: {np.unique(epochs)} in the ranks' words")
+        words = self._by_rank[:, places.STAGES : places.FLAGS].view(np.uint32)
+        if (words != words[0]).any():
+            raise ProtocolError("counts out of step: a block's word differs between ranks")
+        # The stage below the count is left to the protocol: it shows there or does no harm.
+        passed = (words[0] >> 2) - np.uint32(self.scenario.epoch) & 0x3FFFFFFF
+        wrong = (passed != self._passes).nonzero()[0]
+        if len(wrong):
+            block = int(wrong[0])
+            raise ProtocolError(
+                f"counts out of step: block {block} counts {passed[block]} passes, "
+                f"not {self._passes[block]}"
+            )

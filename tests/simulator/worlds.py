@@ -13,8 +13,10 @@ SENTINEL_NAMES = ("sentinel_one_shot", "sentinel_two_shot")
 NAMES = (*LL_NAMES, *SENTINEL_NAMES, "barrier_one_shot")
 DTYPES = (torch.float32, torch.float32, torch.float16, torch.bfloat16)
 BEFORE_WRAP = 0xFFFFFFFF
-CHUNKED = 1700
-"""Elements of a call that takes several launches."""
+CHANNELS = 3
+"""Blocks that have a channel in worlds of sentinel calls."""
+CHUNKED = 3400
+"""Elements of a float32 call that takes several launches of LL, several passes of the sentinel."""
 FAR = 1000
 """Elements of a float32 call whose slots lie far behind those of the small calls before."""
 
@@ -54,12 +56,36 @@ def between(seed: str) -> Scenario:
 
 
 def _sentinels(rng: random.Random, names: list[str]) -> Scenario:
-    """Draw small calls; several blocks, of which only the first releases a token."""
+    """Draw small calls, of one pass or few; blocks' counts soon differ."""
     calls = tuple(
-        Call(name, rng.randint(1, 24), grid=rng.randint(1, 3), block=rng.choice((2, 8)))
+        Call(name, rng.randint(1, 24), grid=rng.randint(1, CHANNELS), block=rng.choice((2, 8)))
         for name in names
     )
-    return Scenario(rng.choice((2, 3)), calls)
+    return Scenario(rng.choice((2, 3)), calls, channels=CHANNELS)
+
+
+def passes(seed: str) -> Scenario:
+    """Few one-shot sentinel calls, each of several passes, and blocks that have one less."""
+    rng = random.Random(seed)
+    return _passes(rng, ["sentinel_one_shot"] * 3)
+
+
+def two_shot_passes(seed: str) -> Scenario:
+    """As :func:`passes`, of both shots."""
+    rng = random.Random(seed)
+    return _passes(rng, ["sentinel_two_shot", *rng.choices(SENTINEL_NAMES, k=2)])
+
+
+def _passes(rng: random.Random, names: list[str]) -> Scenario:
+    """Draw calls whose blocks go through their channels two to six times."""
+    world = rng.choice((2, 3))
+    calls = []
+    for name in names:
+        grid, block = rng.randint(1, CHANNELS), rng.choice((1, 2))
+        slots = grid * block * rng.randint(2, 6) - rng.randrange(grid * block)
+        share = slots * (world if name == "sentinel_two_shot" else 1)
+        calls.append(Call(name, share * 4 - rng.randint(0, 3), grid=grid, block=block))
+    return Scenario(world, tuple(calls), channels=CHANNELS)
 
 
 def _repeated(name: str, rng: random.Random) -> Scenario:
@@ -81,7 +107,9 @@ def mixed(seed: str) -> Scenario:
     rng = random.Random(seed)
     calls = tuple(_any_call(rng) for _ in range(rng.randint(3, 5)))
     epoch = rng.choice((0, 0, 0, BEFORE_WRAP - 1, BEFORE_WRAP - 2, BEFORE_WRAP - 3))
-    return Scenario(rng.choice((2, 3, 4)), calls, epoch)
+    # Near the wrap LL clears its halves, which grow with the channels.
+    channels = 1 if epoch else rng.choice((1, 2, CHANNELS))
+    return Scenario(rng.choice((2, 3, 4)), calls, epoch, channels)
 
 
 def _any_call(rng: random.Random) -> Call:
@@ -130,4 +158,6 @@ WORLDS = {
     "sentinels": sentinels,
     "between": between,
     "stages": stages,
+    "passes": passes,
+    "two_shot_passes": two_shot_passes,
 }

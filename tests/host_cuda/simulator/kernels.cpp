@@ -1,44 +1,62 @@
 // The real kernels, for worlds of 2 and 3: the only unit that sees the headers under test.
-#include "all_reduce.cuh"
+#include "all_reduce_ll.cuh"
+#include "all_reduce_sentinel.cuh"
 
 using namespace worldline;
 
-template <class PROTOCOL, int RANK, int WORLD, bool WIDE, bool LOOPS>
-void with_form(const AllReduce& a, int shots) {
-  if (shots == 1)
-    all_reduce_one_shot<PROTOCOL, RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
-  else
-    all_reduce_two_shot<PROTOCOL, RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
-}
+struct OverLl {
+  static constexpr int HELPERS = 0, WORDS = Ll::WORDS;
+
+  template <int RANK, int WORLD, bool WIDE, bool LOOPS>
+  static void run(const AllReduce& a, int shots) {
+    if (shots == 1)
+      all_reduce_ll_one_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
+    else
+      all_reduce_ll_two_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
+  }
+};
+
+struct OverSentinel {
+  static constexpr int HELPERS = WARP, WORDS = Sentinel::WORDS;
+
+  template <int RANK, int WORLD, bool WIDE, bool LOOPS>
+  static void run(const AllReduce& a, int shots) {
+    constexpr int BATCH = LOOPS ? int(simulator::BATCH) : 0;
+    if (shots == 1)
+      all_reduce_sentinel_one_shot<RANK, WORLD, FLOAT32, WIDE, BATCH>(a);
+    else
+      all_reduce_sentinel_two_shot<RANK, WORLD, FLOAT32, WIDE, BATCH>(a);
+  }
+};
 
 // The form without loops where there is a thread for every item, as the launcher does.
-template <class PROTOCOL, int RANK, int WORLD, bool WIDE>
+template <class OVER, int RANK, int WORLD, bool WIDE>
 void with_width(const AllReduce& a, int shots) {
-  if ((shots == 1 ? a.items : a.share) > u64(grid_blocks()) * (block_threads() - PROTOCOL::HELPERS))
-    with_form<PROTOCOL, RANK, WORLD, WIDE, true>(a, shots);
+  if ((shots == 1 ? a.items : a.share) > u64(grid_blocks()) * (block_threads() - OVER::HELPERS))
+    OVER::template run<RANK, WORLD, WIDE, true>(a, shots);
   else
-    with_form<PROTOCOL, RANK, WORLD, WIDE, false>(a, shots);
+    OVER::template run<RANK, WORLD, WIDE, false>(a, shots);
 }
 
-template <class PROTOCOL, int RANK, int WORLD>
+template <class OVER, int RANK, int WORLD>
 void as_rank(AllReduce& a, const simulator::Kernel& kernel) {
   if (kernel.rank != RANK || kernel.world != WORLD) return;
-  constexpr int PER = PER_ITEM<FLOAT32, PROTOCOL::WORDS>;
+  constexpr int PER = PER_ITEM<FLOAT32, OVER::WORDS>;
   a.items = (kernel.count + PER - 1) / PER;
   a.share = (a.items + kernel.world - 1) / kernel.world;
   if (kernel.wide && kernel.count % PER == 0)
-    with_width<PROTOCOL, RANK, WORLD, true>(a, kernel.shots);
+    with_width<OVER, RANK, WORLD, true>(a, kernel.shots);
   else
-    with_width<PROTOCOL, RANK, WORLD, false>(a, kernel.shots);
+    with_width<OVER, RANK, WORLD, false>(a, kernel.shots);
 }
 
-template <class PROTOCOL>
+template <class OVER>
 void over(AllReduce& a, const simulator::Kernel& kernel) {
-  as_rank<PROTOCOL, 0, 2>(a, kernel);
-  as_rank<PROTOCOL, 1, 2>(a, kernel);
-  as_rank<PROTOCOL, 0, 3>(a, kernel);
-  as_rank<PROTOCOL, 1, 3>(a, kernel);
-  as_rank<PROTOCOL, 2, 3>(a, kernel);
+  as_rank<OVER, 0, 2>(a, kernel);
+  as_rank<OVER, 1, 2>(a, kernel);
+  as_rank<OVER, 0, 3>(a, kernel);
+  as_rank<OVER, 1, 3>(a, kernel);
+  as_rank<OVER, 2, 3>(a, kernel);
 }
 
 void simulator::run(const Kernel& kernel) {
@@ -54,10 +72,10 @@ void simulator::run(const Kernel& kernel) {
   a.count = kernel.count;
   a.region = kernel.region;
   a.buffer = kernel.buffer;
-  a.stride = kernel.buffer / SLOT / kernel.shots / kernel.world;
+  a.stride = kernel.stride;
   a.launch_point = kernel.launch_point;
   if (kernel.sentinel)
-    over<Sentinel>(a, kernel);
+    over<OverSentinel>(a, kernel);
   else
-    over<Ll>(a, kernel);
+    over<OverLl>(a, kernel);
 }

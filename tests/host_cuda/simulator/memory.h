@@ -25,9 +25,11 @@
 
 namespace simulator {
 
-constexpr u64 BUFFER_BYTES = 4096;  // of a half of LL's region, and of a stage of the sentinel's
-constexpr u64 SENTINEL = worldline::LL + 2 * BUFFER_BYTES;
-constexpr u32 ARENA_BYTES = SENTINEL + 3 * BUFFER_BYTES;
+constexpr u32 MOST_BLOCKS = 4;
+constexpr u64 HALF_BYTES = 4096;  // of LL's region
+constexpr u64 STAGE_BYTES = MOST_BLOCKS * worldline::CHANNEL;
+constexpr u64 SENTINEL = worldline::LL + 2 * HALF_BYTES;
+constexpr u32 ARENA_BYTES = SENTINEL + 3 * STAGE_BYTES;
 constexpr u32 ARENA_PLACES = ARENA_BYTES / 4;
 
 // A location: a 4-byte place in all the arenas, one after another.

@@ -9,16 +9,25 @@ namespace simulator {
 
 constexpr u32 BEFORE_WRAP = 0xffffffffu;
 
-// A launch has no more blocks than items for them: each block must exchange a slot with each peer.
+u64 Call::items(int world) const {
+  const u64 per_item = sentinel ? 4 : 2, all = (count + per_item - 1) / per_item;
+  return shots == 1 ? all : (all + u64(world) - 1) / u64(world);
+}
+
+u32 passes(const Call& call, int world, u32 block) {
+  const u64 items = call.items(world), batch = items > u64(call.grid) * call.threads ? BATCH : 1;
+  const u64 first = block * call.threads * batch, step = call.grid * call.threads * batch;
+  return block < call.grid && first < items ? u32((items - first - 1) / step + 1) : 0;
+}
+
+// A launch has no more blocks than items for them: each block of LL must exchange a slot with each
+// peer. LL's slots have room for one launch, a sentinel call takes any count.
 static Call call(bool sentinel, int world, int shots, u64 most, u32 grid, u32 threads, Random& random) {
-  const u64 per_item = sentinel ? 4 : 2;
-  const u64 slots = BUFFER_BYTES / u64(worldline::SLOT) / u64(world) / u64(shots);
-  const u64 room = per_item * slots * u64(shots == 2 ? world : 1);
-  const u64 count = 1 + random.below(std::min(most, room));
-  u64 items = (count + per_item - 1) / per_item;
-  if (shots == 2) items = (items + u64(world) - 1) / u64(world);
-  const u32 blocks = u32((items + threads - 1) / threads);
-  return {sentinel, shots, count, std::min(grid, blocks), threads, random.chance(0.5)};
+  const u64 room = 2 * (HALF_BYTES / u64(worldline::SLOT) / u64(world) / u64(shots)) * u64(shots == 2 ? world : 1);
+  const u64 count = 1 + random.below(sentinel ? most : std::min(most, room));
+  Call drawn{sentinel, shots, count, grid, threads, random.chance(0.5)};
+  drawn.grid = std::min(grid, u32((drawn.items(world) + threads - 1) / threads));
+  return drawn;
 }
 
 static Call any(bool sentinel, int world, u64 most, Random& random) {
@@ -43,6 +52,15 @@ static Scenario stages(Random& random) {
   for (int i = 0; i < 8; ++i)
     scenario.calls.push_back(call(true, scenario.world, random.between(1, 2), 40, u32(random.between(1, 3)),
                                   random.choice({1u, 2u}), random));
+  return scenario;
+}
+
+// Sentinel operations of several passes, some of one: blocks get out of step with each other.
+static Scenario passes(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  for (int i = 0; i < 3; ++i)
+    scenario.calls.push_back(call(true, scenario.world, random.between(1, 2), random.choice({12, 80, 80}),
+                                  u32(random.between(1, 3)), random.choice({1u, 2u}), random));
   return scenario;
 }
 
@@ -107,6 +125,7 @@ Scenario draw(const std::string& name, Random& random) {
   if (name == "small") return small(false, random);
   if (name == "sentinel") return small(true, random);
   if (name == "stages") return stages(random);
+  if (name == "passes") return passes(random);
   if (name == "between") return between(random);
   if (name == "grids") return grids(random);
   if (name == "mixed") return mixed(random);

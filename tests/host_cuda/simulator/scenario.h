@@ -15,6 +15,8 @@ struct Call {
   u64 count;
   u32 grid, threads;  // threads that take items
   bool in_place;
+
+  u64 items(int world) const;  // to share among its threads
 };
 
 struct Scenario {
@@ -24,6 +26,9 @@ struct Scenario {
   bool stale_slots = false;  // all slots start as calls of the last round would have left them
   bool overlapped = false;   // rank 0 runs its first two calls at once
 };
+
+// Passes of a block of a sentinel call.
+u32 passes(const Call& call, int world, u32 block);
 
 // Draw a scenario of a named kind; "mixed" draws from everything but overlaps.
 Scenario draw(const std::string& name, Random& random);

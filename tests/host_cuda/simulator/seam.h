@@ -40,10 +40,12 @@ struct Kernel {
   bool sentinel;
   const void* source;
   void* target;
-  u64 count, region, buffer;
+  u64 count, region, buffer, stride;
   u32 launch_point;
   bool wide;
 };
 void run(const Kernel& kernel);
+
+constexpr u64 BATCH = 2;  // of a sentinel kernel whose threads take several items
 
 }  // namespace simulator

@@ -24,6 +24,10 @@ constexpr size_t MARGIN = 2;
 using Words = std::vector<u32>;
 
 u32 next_count(u32 count) { return (count & ~3u) + 4 + (count % 4 + 1) % 3; }
+u32 count_after(u32 count, u32 passes) {
+  for (; passes > 0; --passes) count = next_count(count);
+  return count;
+}
 u32 next_epoch(u32 epoch) { return epoch == LAST_EPOCH ? 2 : epoch + 1; }
 float as_float(u32 bits) { return std::bit_cast<float>(bits); }
 std::string text(u64 number) { return std::to_string(number); }
@@ -72,13 +76,13 @@ class Simulation {
       memory_.fill(arena + worldline::EPOCHS + 4 * word, 4, scenario_.epoch);
       memory_.fill(arena + worldline::STAGES + 4 * word, 4, count);
     }
-    for (int peer = 0; peer < scenario_.world; ++peer) memory_.fill(arena + worldline::TOKENS + 4 * peer, 4, count);
+    for (u64 at = worldline::TOKENS; at < worldline::LL; at += 4) memory_.fill(arena + at, 4, count);
     for (u64 at = SENTINEL; at < ARENA_BYTES; at += 8) memory_.fill(arena + at, 8, ~u64(0));
     if (!scenario_.stale_slots) return;
     // Flags 2 and 3: the first epochs after the wrap, each in its own half.
     for (u64 half = 0; half < 2; ++half)
-      for (u64 at = 0; at < BUFFER_BYTES; at += 8)
-        memory_.fill(arena + worldline::LL + half * BUFFER_BYTES + at, 8, (2 + half) << 32 | GARBAGE);
+      for (u64 at = 0; at < HALF_BYTES; at += 8)
+        memory_.fill(arena + worldline::LL + half * HALF_BYTES + at, 8, (2 + half) << 32 | GARBAGE);
   }
 
   u64 notice(int rank) const { return arena_base(scenario_.world) + 8 * u64(rank); }
@@ -114,7 +118,9 @@ class Simulation {
       kernel.target = call.in_place ? source.data() : target.data();
       kernel.count = call.count;
       kernel.region = call.sentinel ? SENTINEL : u64(worldline::LL);
-      kernel.buffer = BUFFER_BYTES;
+      kernel.buffer = call.sentinel ? STAGE_BYTES : HALF_BYTES;
+      const u64 room = call.sentinel ? u64(worldline::CHANNEL) : HALF_BYTES;
+      kernel.stride = room / worldline::SLOT / u64(call.shots) / u64(scenario_.world);
       kernel.launch_point = u32(random_.between(0, 2));
       kernel.wide = random_.chance(0.5);
       const bool overlaps = scenario_.overlapped && rank == 0 && number == 1;
@@ -140,6 +146,7 @@ class Simulation {
     const u32 peers = ((1u << scenario_.world) - 1) & ~(1u << launch.rank);
     for (size_t block = 0; block < launch.blocks.size(); ++block) {
       const Team& team = launch.blocks[block]->team;
+      if (call.sentinel) continue;  // its tokens do for this
       if ((team.sent & peers) != peers || (team.heard & peers) != peers)
         fail(where + "block " + text(block) + " sent nothing to, or heard nothing from, a peer");
     }
@@ -162,17 +169,18 @@ class Simulation {
 
   void check_end() const {
     check_alive("after the last call: ");
-    u32 epoch = scenario_.epoch, count = scenario_.epoch << 2;
+    u32 epoch = scenario_.epoch;
     for (const Call& call : scenario_.calls)
-      if (call.sentinel)
-        count = next_count(count);
-      else
-        epoch = next_epoch(epoch);
-    for (int rank = 0; rank < scenario_.world; ++rank)
-      for (int word = 0; word < worldline::MAX_BLOCKS; ++word)
+      if (!call.sentinel) epoch = next_epoch(epoch);
+    for (int word = 0; word < worldline::MAX_BLOCKS; ++word) {
+      u32 count = scenario_.epoch << 2;
+      for (const Call& call : scenario_.calls)
+        if (call.sentinel) count = count_after(count, passes(call, scenario_.world, u32(word)));
+      for (int rank = 0; rank < scenario_.world; ++rank)
         if (memory_.newest(arena_base(rank) + worldline::EPOCHS + 4 * word, 4) != epoch ||
             memory_.newest(arena_base(rank) + worldline::STAGES + 4 * word, 4) != count)
           fail("epochs out of step: rank " + text(rank) + " word " + text(word));
+    }
   }
 
   // Two calls of rank 0 ran at once: every rank must know, and no later call may give a number.

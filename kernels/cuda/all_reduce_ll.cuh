@@ -1,5 +1,4 @@
-// All-reduce in CUDA, one-shot and two-shot, over any protocol's slots: twins of all_reduce_ll.py and
-// all_reduce_sentinel.py, same slots, same bits.
+// LL all-reduce in CUDA, one-shot and two-shot: twins of all_reduce_ll.py, same slots, same bits.
 //
 // Two forms of each kernel. With LOOPS a thread takes one item after another. Without, the launch has a
 // thread for every item: its input is read once, before the epoch is known, and stays in registers.
@@ -8,11 +7,11 @@
 
 namespace worldline {
 
-template <class PROTOCOL, int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
-WL_DEVICE void all_reduce_one_shot(const AllReduce& a) {
-  constexpr int WORDS = PROTOCOL::WORDS;
+template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
+WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
+  constexpr int WORDS = Ll::WORDS;
   using Data = Words<WORDS>;
-  Exchange<PROTOCOL, RANK, WORLD, DTYPE> exchange(a);
+  Exchange<RANK, WORLD, DTYPE> exchange(a);
   const u32 thread = exchange.thread;
   const u64 items = a.items, count = a.count - u64(thread) * PER_ITEM<DTYPE, WORDS>;
   const char* source = static_cast<const char*>(a.source) + u64(thread) * (4 * WORDS);
@@ -35,11 +34,11 @@ WL_DEVICE void all_reduce_one_shot(const AllReduce& a) {
 
 // Rank r owns items [r * share, (r + 1) * share). A block whose first item a share does not hold
 // exchanges that slot all the same, as a token.
-template <class PROTOCOL, int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
-WL_DEVICE void all_reduce_two_shot(const AllReduce& a) {
-  constexpr int WORDS = PROTOCOL::WORDS;
+template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
+WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
+  constexpr int WORDS = Ll::WORDS;
   using Data = Words<WORDS>;
-  Exchange<PROTOCOL, RANK, WORLD, DTYPE> exchange(a);
+  Exchange<RANK, WORLD, DTYPE> exchange(a);
   const u32 thread = exchange.thread;
   const u64 items = a.items, share = a.share;
   auto place = [&](int owner, u64 item) { return owner * share + thread + item; };

@@ -1,0 +1,147 @@
+// One block's channel of a sentinel all-reduce as one thread sees it.
+//
+// Block b exchanges with block b of every peer, through slots of its own. It works in passes: in each
+// its threads send some items, then receive and add as many. The last warp has no items, but
+// exchanges tokens with the peers' blocks, so that slots can be filled again.
+#pragma once
+#include "arguments.cuh"
+#include "counters.cuh"
+#include "overlap.cuh"
+#include "reduce.cuh"
+#include "sentinel.cuh"
+#include "tokens.cuh"
+#include "vectors.cuh"
+
+namespace worldline {
+
+// A thread's items of a pass lie `workers` apart. RANK and WORLD are constants: ranks are added in
+// order without a look-up. LOOPS: whether there may be more than one pass.
+template <int RANK, int WORLD, int DTYPE, bool LOOPS>
+struct Channel {
+  using Data = Words<Sentinel::WORDS>;
+  static constexpr u32 HELPERS = WARP;
+
+  const AllReduce& a;
+  const u64 own;
+  const u32 workers, thread, launch_point;
+  const u64 stride;  // in bytes
+  const u64 at;      // the thread's first slot, from an arena's start
+  Sentinel pass;
+  u32* const word;
+  u32* const busy;
+  u64 home[WORLD];  // where that is; several passes leave no registers for it
+  u32 found = 0;
+  bool alive = false;
+
+  WL_DEVICE explicit Channel(const AllReduce& arguments)
+      : a(arguments),
+        own(arguments.lane.base[RANK]),
+        workers(block_threads() - HELPERS),
+        thread(thread_index()),
+        launch_point(arguments.launch_point),
+        stride(arguments.stride * SLOT),
+        at(arguments.region + u64(block_index()) * CHANNEL + u64(thread) * SLOT),
+        pass(arguments.buffer),
+        word(block_word(own, STAGES, block_index())),
+        busy(busy_word(own)) {
+#pragma unroll
+    for (int rank = 0; rank < WORLD; ++rank) home[rank] = a.lane.base[rank] + at;
+  }
+
+  // Wait for the predecessor, with all this and `more` computed before.
+  template <class... More>
+  WL_DEVICE void wait(More... more) const {
+    u64 ready = ((own | at | workers | launch_point | a.buffer | stride | u64(word) | u64(busy)) | ... | u64(more));
+#pragma unroll
+    for (int rank = 0; rank < WORLD; ++rank)
+      if (!LOOPS) ready |= home[rank];
+    wait_for_predecessor(ready);
+    if (launch_point == 0) launch_successor();
+  }
+
+  // Ask for everything that the launch hangs on before using any of it: the answers take as long
+  // together as one does.
+  template <class Load>
+  WL_DEVICE void begin(Load load) {
+    const u32 last = load_u32(word);
+    alive = lane_alive(own);
+    load();
+    pass.begin(last);
+  }
+  // Other threads' waits may have failed, the helpers' too: then slots may still be full.
+  template <class Load>
+  WL_DEVICE void next(Load load) {
+    const bool still = lane_alive(own);
+    load();
+    alive = alive && still;
+    pass.begin(pass.count);
+  }
+  // Between sending and receiving is time for what nobody waits for.
+  WL_DEVICE void sent() {
+    if (launch_point == 1) launch_successor();
+    keep();
+    found = enter_lane(busy);
+  }
+  // The barrier keeps the word from moving before every thread has read it, and shows the helpers
+  // that the pass before is over.
+  WL_DEVICE void keep() const {
+    block_barrier();
+    if (thread == 0) store_u32(word, pass.count);
+  }
+  WL_DEVICE void leave() { leave_lane(a.lane, busy, found, alive); }
+
+  WL_DEVICE bool helps() const { return thread >= workers; }
+  // A helper's part, for passes `step` apart from `base` up to `end`. In pass k it tells the peers that
+  // all of k - 1 is empty again, and waits until they have told so in k - 1: what they emptied in
+  // k - 2 is filled again in k + 1. The last wait holds up nobody but the next kernel.
+  WL_DEVICE void help(u64 base, u64 step, u64 end) {
+    const u32 last = load_u32(word);
+    alive = lane_alive(own);
+    fence_system();  // before the count is known: both take long
+    pass.begin(last);
+    tell();
+    if (launch_point == 1) launch_successor();
+    for (bool first = true;; first = false) {
+      const bool more = LOOPS && base + step < end;
+      if (more) hear();
+      block_barrier();
+      if (!first) {
+        fence_system();
+        tell();
+      }
+      if (!more) break;
+      base += step;
+      pass.begin(pass.count);
+    }
+    hear();
+    if (!alive) give_notice(a.lane);
+  }
+
+  WL_DEVICE char* slot(int arena, int shot, int source, u32 lane) const {
+    return pass.slot(LOOPS ? a.lane.base[arena] + at : home[arena], (shot * WORLD + source) * stride + u64(lane) * SLOT);
+  }
+  WL_DEVICE void send(int peer, int shot, u32 lane, Data data) const {
+    if (alive) pass.template send<DTYPE>(slot(peer, shot, RANK, lane), data);
+  }
+  WL_DEVICE void send_to_all(int shot, u32 lane, Data data) const {
+#pragma unroll
+    for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, lane, data);
+  }
+  WL_DEVICE Pair look(int peer, int shot, u32 lane) const { return load_pair(slot(RANK, shot, peer, lane)); }
+  WL_DEVICE Data receive(int peer, int shot, u32 lane, Pair first) {
+    const u64 index = block_index() * (CHANNEL / SLOT) + (shot * WORLD + peer) * a.stride + thread + lane;
+    if (alive) alive = pass.wait(slot(RANK, shot, peer, lane), first, a.lane, peer, u32(index));
+    return pass.data(first);
+  }
+
+ private:
+  WL_DEVICE u32 token() const { return pass.count & ~(TOKEN_STEP - 1); }
+  WL_DEVICE void tell() const {
+    if (alive) send_tokens<RANK, WORLD>(a.lane, token(), thread - workers, HELPERS);
+  }
+  WL_DEVICE void hear() {
+    if (alive) alive = wait_tokens<RANK, WORLD>(a.lane, token() - TOKEN_STEP, thread - workers, HELPERS);
+  }
+};
+
+}  // namespace worldline
