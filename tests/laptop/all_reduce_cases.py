@@ -8,8 +8,6 @@ from worldline.kernels import reference
 from worldline.kernels.registry import DTYPES, dtype_name
 
 DTYPE_NAMES = tuple(dtype_name(dtype) for dtype in DTYPES)
-GUARD = 64
-"""Elements kept free on both sides of an output, to see writes that miss it."""
 
 _INTEGERS = {2: torch.int16, 4: torch.int32}
 
@@ -44,17 +42,3 @@ def random_bits(seed: int, count: int, dtype: torch.dtype) -> torch.Tensor:
 def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
     """Say whether two tensors agree to the bit."""
     return torch.equal(reference.bits(x), reference.bits(y))
-
-
-class Guarded:
-    """An output with guards around it, at an offset in elements from an aligned address."""
-
-    def __init__(self, count: int, dtype: torch.dtype, offset: int) -> None:
-        self._whole = torch.full((2 * GUARD + count + offset,), 7.0, dtype=dtype)
-        self.start = GUARD + offset
-        self.view = self._whole[self.start : self.start + count]
-
-    def intact(self) -> bool:
-        """Say whether nothing was written beside the view."""
-        after = self._whole[self.start + self.view.numel() :]
-        return bool((self._whole[: self.start] == 7).all() and (after == 7).all())

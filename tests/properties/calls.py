@@ -1,0 +1,84 @@
+"""A call of a plan on one rank: its tensors, and how to make it again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from tests.gpu.ranks import meet
+from tests.properties.memory import Laid, lay
+from tests.properties.plan import Case
+from tests.properties.values import inputs
+from tests.properties.worlds import Setup
+from worldline import World
+from worldline.kernels import reference
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, ready to be made: all it needs is on the rank's device.
+
+    Parameters
+    ----------
+    world, setup
+        The world, and what it was made as.
+    number, case
+        The call's place in the plan, and what it is.
+    tensors : Laid
+        The rank's own.
+    """
+
+    world: World
+    setup: Setup
+    number: int
+    case: Case
+    tensors: Laid
+
+    def __str__(self) -> str:
+        return (
+            f"  {self.case}\n"
+            f"  rank {self.world.rank} of {self.world.size}: {self.tensors}\n"
+            f"  alone: python -m tests.properties {self.setup} --case {self.number}; "
+            "in order: without --case"
+        )
+
+    def run(self) -> torch.Tensor:
+        """Make it; an error says which it was."""
+        case, tensors = self.case, self.tensors
+        try:
+            return self.world.all_reduce(
+                tensors.x, out=tensors.out, op=case.op, algorithm=case.row, launch=case.launch
+            )
+        except Exception as error:
+            error.add_note(str(self))
+            raise
+
+    def faults(self, result: torch.Tensor) -> list[str]:
+        """Say what is wrong, once no rank's kernel runs any more."""
+        return [f"{fault}\n{self}" for fault in self.tensors.faults(result)]
+
+
+def prepare(world: World, setup: Setup, number: int, case: Case, again: int = 0) -> Call:
+    """Make a call ready; ``again`` draws other numbers for tensors that lie alike."""
+    seed = f"{setup} {number}"
+    values = inputs(case.kind, f"{seed} {again}", world.size, case.count, case.dtype)
+    total = reference.all_reduce(values, case.op)
+    form = setup.forms[(case.form + world.rank) % len(setup.forms)]
+    tensors = lay(form, f"{seed} {world.rank}", values[world.rank], total, world.device)
+    return Call(world, setup, number, case, tensors)
+
+
+def dawdle(world: World) -> None:
+    """Come late: on a GPU the stream does, for a launch does not wait."""
+    if world.device.type == "cuda":
+        torch.cuda._sleep(300_000)
+    else:
+        time.sleep(0.003)
+
+
+def settle(world: World) -> None:
+    """Wait until no rank's kernel runs: only then may anything be copied to or from the host."""
+    world.synchronize()
+    meet(world)

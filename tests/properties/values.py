@@ -1,0 +1,99 @@
+"""What the inputs hold: numbers whose order of adding shows, and every kind of special value."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+
+from tests.laptop.all_reduce_cases import random_input
+
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers to look at elements of so many bytes."""
+
+
+def words(x: torch.Tensor) -> torch.Tensor:
+    """View a contiguous tensor's elements as integers."""
+    return x.view(WORDS[x.element_size()])
+
+
+def generator(seed: str) -> torch.Generator:
+    """Return torch's generator for a seed in words."""
+    return torch.Generator().manual_seed(random.Random(seed).getrandbits(63))
+
+
+def any_bits(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Draw every bit."""
+    size = (count * dtype.itemsize,)
+    return torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).view(dtype)
+
+
+def _exponent(dtype: torch.dtype) -> torch.Tensor:
+    return words(torch.tensor([float("inf")], dtype=dtype))
+
+
+def _wide(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    seed = int(torch.randint(1 << 40, (1,), generator=generator))
+    return random_input(seed, count, dtype)
+
+
+def _ones(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """All ones, alone or in runs of every length and alignment: they look like empty slots."""
+    x = _wide(generator, count, dtype)
+    lengths = torch.randint(1, 40, (count // 8 + 2,), generator=generator)
+    odd = (torch.arange(len(lengths)) + lengths[0]) % 2 == 1
+    ones = torch.repeat_interleave(odd, lengths)[:count]
+    if torch.rand(1, generator=generator) < 0.2:
+        ones[:] = True
+    x.view(torch.uint8).view(count, dtype.itemsize)[ones] = 0xFF
+    return x
+
+
+def _zeros(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Zeros of both signs, mostly negative: where all ranks have -0.0 the sum has it too."""
+    positive = torch.rand(count, generator=generator) < 0.1
+    return torch.where(positive, 0.0, -0.0).to(dtype)
+
+
+def _infinities(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    x, draw = _wide(generator, count, dtype), torch.rand(count, generator=generator)
+    x[draw < 0.3] = float("inf")
+    x[draw < 0.15] = float("-inf")
+    return x
+
+
+def _subnormals(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    x = any_bits(generator, count, dtype)
+    words(x).bitwise_and_(~_exponent(dtype))
+    return x
+
+
+def _payloads(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """NaN of every payload and sign, quiet and signalling, amid ordinary numbers."""
+    x, nan = _wide(generator, count, dtype), any_bits(generator, count, dtype)
+    words(nan).bitwise_or_(_exponent(dtype))
+    return torch.where(torch.rand(count, generator=generator) < 0.5, nan, x)
+
+
+Values = Callable[[torch.Generator, int, torch.dtype], torch.Tensor]
+_OF_FLOATS: dict[str, Values] = {
+    "wide": _wide,
+    "any bits": any_bits,
+    "all ones": _ones,
+    "zeros": _zeros,
+    "infinities": _infinities,
+    "subnormals": _subnormals,
+    "NaN payloads": _payloads,
+}
+
+
+def kinds(dtype: torch.dtype) -> dict[str, Values]:
+    """Return every kind of values that a dtype has: what draws ``count`` of them."""
+    return _OF_FLOATS if dtype.is_floating_point else {"any bits": any_bits}
+
+
+def inputs(kind: str, seed: str, ranks: int, count: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Draw every rank's input, on the CPU; equal wherever it is called."""
+    draw = kinds(dtype)[kind]
+    return [draw(generator(f"{seed} {rank}"), count, dtype) for rank in range(ranks)]

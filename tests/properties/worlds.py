@@ -1,0 +1,109 @@
+"""A world to test, and what can be tested there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tests.properties.memory import FORMS, Form
+from tests.properties.points import Subject
+from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request
+from worldline.primitives.layout import MINIMUM, ArenaLayout
+
+DTYPES = tuple(
+    getattr(torch, name)
+    for name in (
+        *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+        *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),
+        *("bool", "complex64", "complex128"),
+    )
+)
+"""Every dtype that somebody might reduce."""
+OPS = ("sum", "avg", "min", "max", "prod")
+_BLOCKS = tuple(1 << bits for bits in range(4, 14))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A world to test.
+
+    Parameters
+    ----------
+    provider : str
+        Where its memory comes from.
+    ranks : int
+        Its size.
+    seed : int
+        What all choices derive from.
+    """
+
+    provider: str
+    ranks: int
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"--provider {self.provider} --ranks {self.ranks} --seed {self.seed}"
+
+    @property
+    def device_type(self) -> str:
+        """``"cpu"`` where kernels are interpreted."""
+        return "cpu" if self.provider == "host" else "cuda"
+
+    @property
+    def layout(self) -> ArenaLayout:
+        """Arenas so small that some calls take several launches."""
+        return ArenaLayout(self.ranks, 3 * MINIMUM if self.provider == "host" else 4 << 20)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What ``spawn`` needs to make it."""
+        return {
+            "ranks": self.ranks,
+            "provider": self.provider,
+            "arena_bytes": self.layout.size,
+            # Ranks that share a process wait for each other's compiler, and meet when it is done.
+            "deadline": 180 if self.provider == "loopback" else 60,
+        }
+
+    @property
+    def thin(self) -> bool:
+        """Whether calls cost so much that each of a row's has only one of its dtypes."""
+        return self.device_type == "cpu" and self.ranks > 3
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """The ways to call that work here."""
+        if self.provider != "loopback":
+            return FORMS
+        # An input that the output overlaps is cloned, perhaps by the copy engine that all ranks of
+        # one GPU share: there a rank's clone would wait for its kernel and hold up its peers'.
+        return tuple(form for form in FORMS if form.out != "shifted")
+
+    def request(self, row: Algorithm, dtype: torch.dtype, op: str) -> Request:
+        """Return what a call on one element asks for."""
+        return Request(row.collective, dtype, op, 1, self.ranks, self.device_type)
+
+    def subjects(self) -> Iterator[Subject]:
+        """List every row on every dtype and op that it serves."""
+        for place, row in enumerate(ALGORITHMS):
+            compiled = row.backend == "triton" and self.device_type == "cuda"
+            offers = [
+                request
+                for dtype in DTYPES
+                for op in OPS
+                if row.supports(request := self.request(row, dtype, op)) is None
+            ]
+            if compiled and self.ranks > 3:
+                # Each dtype is compiled for each rank, one after another: one to a row and world.
+                turn = offers[(place + self.ranks) % len(offers)].dtype
+                offers = [request for request in offers if request.dtype is turn]
+            for request in offers:
+                blocks = [b for b in _BLOCKS if row.refuses(request, Launch(b, 1)) is None]
+                if compiled:
+                    blocks = [row.launches(request)[0].block]
+                yield Subject(
+                    row, request.dtype, request.op, self.layout, self.device_type, tuple(blocks)
+                )
