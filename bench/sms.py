@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from worldline.kernels.chunks import chunks
 from worldline.kernels.launch import largest_grid
-from worldline.kernels.registry import Algorithm, Launch, chunks
+from worldline.kernels.registry import Algorithm, Launch
 
 GRIDS = (4, 8, 16, 24, 32, 48, 64, 96, 128)
 WITHIN = 1.025

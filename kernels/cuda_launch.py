@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from worldline.kernels.chunks import chunks
 from worldline.kernels.launch import largest_grid
-from worldline.kernels.registry import ALGORITHMS, DTYPES, Algorithm, Launch, Request, chunks
+from worldline.kernels.registry import ALGORITHMS, DTYPES, Algorithm, Launch, Request
 from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
 from worldline.primitives.cuda_module import launch_config

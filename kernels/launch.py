@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request, chunks
+from worldline.kernels.chunks import chunks
+from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import ITEM, THREADS
 from worldline.primitives.memory import Provider

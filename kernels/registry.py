@@ -356,63 +356,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
 )
 
 
-def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) -> int:
-    """Elements that one launch takes; depends only on what is equal on all ranks."""
-    return algorithm.capacity(layout) // request.dtype.itemsize
-
-
-def chunk_blocks(
-    algorithm: Algorithm, request: Request, shape: Launch, most: int | None, count: int
-) -> int:
-    """Blocks of a launch on ``count`` elements of a request.
-
-    Never more than there are items for, which is a condition of safety: each block must exchange a
-    slot, or a token, with every peer, and one without items would not. ``most`` are the blocks that
-    there may be, None for any number.
-    """
-    items = algorithm.items(request, count)
-    blocks = min(shape.grid if most is None else min(shape.grid, most), -(-items // shape.block))
-    if algorithm.backend == "cuda" and items > blocks * shape.block:
-        width = shape.block * algorithm.batch(request.world_size)
-        blocks = min(blocks, -(-items // width))
-    return blocks
-
-
-def most_blocks(algorithm: Algorithm, layout: ArenaLayout, resident: int | None) -> int | None:
-    """Blocks that a launch may have, None for any number.
-
-    Parameters
-    ----------
-    algorithm : Algorithm
-        What runs.
-    layout : ArenaLayout
-        The arena's map: a protocol may have channels for some blocks only.
-    resident : int or None
-        Blocks that may wait on others.
-    """
-    if not algorithm.protocol.channel:
-        return resident
-    return layout.channels if resident is None else min(resident, layout.channels)
-
-
-def chunks(
-    algorithm: Algorithm,
-    request: Request,
-    layout: ArenaLayout,
-    shape: Launch,
-    most: int | None,
-) -> list[tuple[int, int, int]]:
-    """Cut a request into launches: (offset in bytes, elements, blocks) of each."""
-    step = chunk_elements(algorithm, request, layout)
-    most = most_blocks(algorithm, layout, most)
-    cut = []
-    for start in range(0, request.count, step):
-        count = min(step, request.count - start)
-        blocks = chunk_blocks(algorithm, request, shape, most, count)
-        cut.append((start * request.dtype.itemsize, count, blocks))
-    return cut
-
-
 def algorithms(collective: str, device_type: str | None = None) -> tuple[Algorithm, ...]:
     """List a collective's algorithms in the registry's order, or those for a kind of device."""
     return tuple(

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
-from worldline.kernels.registry import (
-    Request,
-    chunk_blocks,
-    chunk_elements,
-    dtype_name,
-    most_blocks,
-)
+from worldline.kernels.chunks import chunk_blocks, chunk_elements, most_blocks
+from worldline.kernels.registry import Request, dtype_name
 from worldline.primitives.layout import ArenaLayout, Region
 from worldline.screen import counted, wrap
 from worldline.units import show_size

@@ -10,14 +10,8 @@ import torch
 from worldline import cli, explanation
 from worldline.autotune.choose import choose
 from worldline.explanation import Explanation, explain
-from worldline.kernels.registry import (
-    ALGORITHMS,
-    Algorithm,
-    Launch,
-    Request,
-    chunk_elements,
-    chunks,
-)
+from worldline.kernels.chunks import chunk_elements, chunks
+from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request
 from worldline.primitives.layout import MINIMUM, ArenaLayout
 
 

@@ -10,15 +10,9 @@ import torch
 from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
+from worldline.kernels.chunks import chunk_elements
 from worldline.kernels.protocols import BARRIER, WARP
-from worldline.kernels.registry import (
-    ALGORITHMS,
-    Algorithm,
-    Launch,
-    Request,
-    algorithms,
-    chunk_elements,
-)
+from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request, algorithms
 from worldline.primitives.layout import LL, MINIMUM, SLOT, ArenaLayout
 
 

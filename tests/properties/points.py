@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from worldline.kernels.registry import Algorithm, Launch, Request, chunk_elements
+from worldline.kernels.chunks import chunk_elements
+from worldline.kernels.registry import Algorithm, Launch, Request
 from worldline.primitives.layout import ArenaLayout
 
 _LARGEST = 1 << 18

@@ -18,9 +18,10 @@ from tests.simulator.memory import Memory, ProtocolError
 from tests.simulator.scheduler import Launch as Kernel
 from tests.simulator.scheduler import Scheduler
 from worldline.kernels import reference
+from worldline.kernels.chunks import chunks
 from worldline.kernels.launch import BarrierPlan, plan
 from worldline.kernels.protocols import SENTINEL
-from worldline.kernels.registry import Algorithm, Launch, Request, algorithm, chunks
+from worldline.kernels.registry import Algorithm, Launch, Request, algorithm
 from worldline.primitives import layout as places
 from worldline.primitives.layout import ArenaLayout
 
