@@ -40,12 +40,15 @@ class Gpu:
         Its identity, also where processes number their GPUs differently.
     capability : str
         Compute capability, such as ``"9.0"``.
+    multiprocessors : int
+        How many it has: grids follow from it, and have to be equal on all ranks.
     """
 
     machine: str
     name: str
     uuid: str
     capability: str
+    multiprocessors: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -70,6 +73,7 @@ def own_gpu(device: torch.device) -> Gpu:
         properties.name,
         str(properties.uuid),
         f"{properties.major}.{properties.minor}",
+        properties.multi_processor_count,
     )
 
 
@@ -120,6 +124,11 @@ def check_gpus(gpus: list[Gpu]) -> None:
             raise ProviderError(
                 f"rank 0 has {first.name} ({first.capability}), rank {rank} {gpu.name} "
                 f"({gpu.capability}): {KINDS}"
+            )
+        if gpu.multiprocessors != first.multiprocessors:
+            raise ProviderError(
+                f"rank 0's {first.name} has {first.multiprocessors} multiprocessors, rank {rank}'s "
+                f"{gpu.multiprocessors}: {KINDS}"
             )
 
 

@@ -16,7 +16,7 @@ from worldline.primitives.gpus import Gpu, check_gpus, check_one_machine, obstac
 from worldline.primitives.memory_loopback import ENVIRONMENT, LoopbackProvider, _check_together
 from worldline.primitives.memory_torch import TorchProvider, _unreachable
 
-H200 = Gpu("node1 boot-a", "NVIDIA H200", "GPU-0", "9.0")
+H200 = Gpu("node1 boot-a", "NVIDIA H200", "GPU-0", "9.0", 132)
 OTHER = replace(H200, uuid="GPU-1")
 SLICE = replace(H200, name="NVIDIA H200 MIG 1g.18gb", uuid="MIG-7")
 
@@ -36,6 +36,11 @@ def test_one_kind_of_whole_gpus_of_one_machine_is_a_world() -> None:
         (
             replace(OTHER, name="NVIDIA B200", capability="10.0"),
             "rank 0 has NVIDIA H200 (9.0), rank 1 NVIDIA B200 (10.0)",
+            "CUDA_VISIBLE_DEVICES",
+        ),
+        (
+            replace(OTHER, multiprocessors=114),
+            "rank 0's NVIDIA H200 has 132 multiprocessors, rank 1's 114",
             "CUDA_VISIBLE_DEVICES",
         ),
         (replace(OTHER, machine="node2 boot-b"), "rank 0 is on node1, rank 1 on node2", "one mach"),
