@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from worldline.kernels.protocols import LL
 from worldline.kernels.registry import (
     ALGORITHMS,
+    ANY_SIZE,
     Algorithm,
     Launch,
     Request,
@@ -21,8 +22,7 @@ from worldline.kernels.registry import (
 )
 from worldline.primitives.errors import InvalidArgument, UnsupportedError
 
-_ALWAYS = 1 << 62
-_ONE_SHOT_UP_TO = ((2, _ALWAYS), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
+_ONE_SHOT_UP_TO = ((2, ANY_SIZE), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
 """(world size at most, bytes up to which one-shot is chosen)."""
 
 
@@ -109,7 +109,7 @@ def _by_size(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
     ranks = "1 rank" if request.world_size == 1 else f"{request.world_size} ranks"
     why = (
         f"by model: {request.nbytes} bytes {sign} "
-        f"{'any size' if bound == _ALWAYS else f'{bound} bytes'} with {ranks} "
+        f"{'any size' if bound == ANY_SIZE else f'{bound} bytes'} with {ranks} "
         "(no measured table)"
     )
     rows = [row for row in able if row.protocol is LL and row.shots == shots]

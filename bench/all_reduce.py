@@ -1,8 +1,9 @@
 """Measure every all-reduce of the registry beside other libraries' own, in one run.
 
-Every point of ours is checked to the bit against the reference before it is timed. The slowest rank
-counts, the median of the repeats is reported, and algorithms take turns so that drift hits all
-alike. On GPUs an operation is timed in a CUDA graph, and what an eager call costs the host as well.
+Every point of ours is checked to the bit against the reference. The slowest rank counts, the median
+of the repeats is reported, and algorithms take turns so that drift hits all alike; the shapes of
+the fewest multiprocessors take turns among themselves. On GPUs an operation is timed in a CUDA
+graph, and what an eager call costs the host as well.
 On the CPU the kernels run in Triton's interpreter: the times say that it works, not how fast.
 """
 

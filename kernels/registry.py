@@ -31,6 +31,7 @@ _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 MAX_BLOCK = 1 << 16
 MAX_THREADS = 512
 ANY_SIZE = 1 << 62
+"""Bytes that no call has."""
 
 
 def _largest_power(most: int) -> int:

@@ -11,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "all_reduce_ll.cuh"
-#include "all_reduce_sentinel.cuh"
+#include "over.h"
 
 using namespace worldline;
 
@@ -20,38 +19,19 @@ constexpr int BLOCKS = 2, WORKERS = 4, BATCH = 2;
 constexpr u64 HALF = 1 << 14, SENTINEL = LL + 2 * HALF, STAGE = BLOCKS * CHANNEL;
 constexpr u64 ARENA_BYTES = SENTINEL + 3 * STAGE;
 
-struct OverLl {
-  static constexpr int HELPERS = 0, WORDS = Ll::WORDS;
+struct RaceLl : OverLl {
   static constexpr u64 REGION = LL, BUFFER = HALF, ROOM = HALF;
-
-  template <int RANK, bool LOOPS>
-  static void run(const AllReduce& a, int shots) {
-    if (shots == 1)
-      all_reduce_ll_one_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS>(a);
-    else
-      all_reduce_ll_two_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS>(a);
-  }
 };
-
-struct OverSentinel {
-  static constexpr int HELPERS = WARP, WORDS = Sentinel::WORDS;
+struct RaceSentinel : OverSentinel<BATCH> {
   static constexpr u64 REGION = SENTINEL, BUFFER = STAGE, ROOM = CHANNEL;
-
-  template <int RANK, bool LOOPS>
-  static void run(const AllReduce& a, int shots) {
-    if (shots == 1)
-      all_reduce_sentinel_one_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS ? BATCH : 0>(a);
-    else
-      all_reduce_sentinel_two_shot<RANK, WL_WORLD, FLOAT32, true, LOOPS ? BATCH : 0>(a);
-  }
 };
 
 template <class PROTOCOL, int RANK>
 void launch(const AllReduce& a, int shots) {
   if ((shots == 1 ? a.items : a.share) > u64(BLOCKS * WORKERS))
-    PROTOCOL::template run<RANK, true>(a, shots);
+    PROTOCOL::template run<RANK, WL_WORLD, true, true>(a, shots);
   else
-    PROTOCOL::template run<RANK, false>(a, shots);
+    PROTOCOL::template run<RANK, WL_WORLD, true, false>(a, shots);
 }
 
 template <class PROTOCOL, int... RANKS>
@@ -131,5 +111,5 @@ int race(char** argv) {
 }
 
 int main(int, char** argv) {
-  return argv[1] == std::string("ll") ? race<OverLl>(argv) : race<OverSentinel>(argv);
+  return argv[1] == std::string("ll") ? race<RaceLl>(argv) : race<RaceSentinel>(argv);
 }

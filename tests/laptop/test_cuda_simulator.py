@@ -26,7 +26,9 @@ def test_the_headers_hold(simulator: Simulator, scenario: str) -> None:
     done = simulator.run(scenario, 0, SEEDS)
     assert not done.failures, "\n".join(done.failures.values())
     assert done.seeds == SEEDS
-    assert done.steps > 400 * SEEDS, "the kernels' memory operations were not simulated"
+    # Sentinel calls alone move no words of other blocks.
+    least = 400 if scenario in ("sentinel", "passes") else 1000
+    assert done.steps > least * SEEDS, "the kernels' memory operations were not simulated"
 
 
 @pytest.mark.parametrize("bug", BUGS)

@@ -1,33 +1,7 @@
 // The real kernels, for worlds of 2 and 3: the only unit that sees the headers under test.
-#include "all_reduce_ll.cuh"
-#include "all_reduce_sentinel.cuh"
+#include "../over.h"
 
 using namespace worldline;
-
-struct OverLl {
-  static constexpr int HELPERS = 0, WORDS = Ll::WORDS;
-
-  template <int RANK, int WORLD, bool WIDE, bool LOOPS>
-  static void run(const AllReduce& a, int shots) {
-    if (shots == 1)
-      all_reduce_ll_one_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
-    else
-      all_reduce_ll_two_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
-  }
-};
-
-struct OverSentinel {
-  static constexpr int HELPERS = WARP, WORDS = Sentinel::WORDS;
-
-  template <int RANK, int WORLD, bool WIDE, bool LOOPS>
-  static void run(const AllReduce& a, int shots) {
-    constexpr int BATCH = LOOPS ? int(simulator::BATCH) : 0;
-    if (shots == 1)
-      all_reduce_sentinel_one_shot<RANK, WORLD, FLOAT32, WIDE, BATCH>(a);
-    else
-      all_reduce_sentinel_two_shot<RANK, WORLD, FLOAT32, WIDE, BATCH>(a);
-  }
-};
 
 // The form without loops where there is a thread for every item, as the launcher does.
 template <class OVER, int RANK, int WORLD, bool WIDE>
@@ -75,7 +49,7 @@ void simulator::run(const Kernel& kernel) {
   a.stride = kernel.stride;
   a.launch_point = kernel.launch_point;
   if (kernel.sentinel)
-    over<OverSentinel>(a, kernel);
+    over<OverSentinel<int(BATCH)>>(a, kernel);
   else
     over<OverLl>(a, kernel);
 }
