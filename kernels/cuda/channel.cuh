@@ -14,6 +14,9 @@
 
 namespace worldline {
 
+// A block's one-way barriers: its threads have sent a pass, helpers let them fill slots in the next.
+constexpr int SENT = 1, GRANTED = 2;
+
 // A thread's items of a pass lie `workers` apart. RANK and WORLD are constants: ranks are added in
 // order without a look-up. LOOPS: whether there may be more than one pass.
 template <int RANK, int WORLD, int DTYPE, bool LOOPS>
@@ -71,6 +74,7 @@ struct Channel {
   // Other threads' waits may have failed, the helpers' too: then slots may still be full.
   template <class Load>
   WL_DEVICE void next(Load load) {
+    wait_at(GRANTED);
     const bool still = lane_alive(own);
     load();
     alive = alive && still;
@@ -82,18 +86,16 @@ struct Channel {
     keep();
     found = enter_lane(busy);
   }
-  // The barrier keeps the word from moving before every thread has read it, and shows the helpers
-  // that the pass before is over.
-  WL_DEVICE void keep() const {
-    block_barrier();
-    if (thread == 0) store_u32(word, pass.count);
-  }
+  // Tell the helpers that the thread has read the count, and that its pass before is over.
+  WL_DEVICE void keep() const { arrive_at(SENT); }
   WL_DEVICE void leave() { leave_lane(a.lane, busy, found, alive); }
 
   WL_DEVICE bool helps() const { return thread >= workers; }
   // A helper's part, for passes `step` apart from `base` up to `end`. In pass k it tells the peers that
   // all of k - 1 is empty again, and waits until they have told so in k - 1: what they emptied in
   // k - 2 is filled again in k + 1. The last wait holds up nobody but the next kernel.
+  //
+  // A fence takes as long as data does: threads with items never wait for one.
   WL_DEVICE void help(u64 base, u64 step, u64 end) {
     const u32 last = load_u32(word);
     alive = lane_alive(own);
@@ -103,8 +105,12 @@ struct Channel {
     if (launch_point == 1) launch_successor();
     for (bool first = true;; first = false) {
       const bool more = LOOPS && base + step < end;
-      if (more) hear();
-      block_barrier();
+      wait_at(SENT);
+      if (thread == workers) store_u32(word, pass.count);
+      if (more) {
+        hear();
+        arrive_at(GRANTED);
+      }
       if (!first) {
         fence_system();
         tell();

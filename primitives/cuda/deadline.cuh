@@ -30,7 +30,11 @@ WL_DEVICE void kill_lane(const Lane& lane) {
 
 WL_COLD void report_timeout(const Lane& lane, u32 epoch, int peer, u32 slot, u32 seen) {
   const u64 own = lane.base[lane.rank];
-  if (exchange_u64(control(own, RECORD_LOCK), 1) != 0) return;
+  if (exchange_u64(control(own, RECORD_LOCK), 1) != 0) {
+    // The dead word follows the record: until it is there, others of the block would go on.
+    for (u32 rounds = 0; rounds < SPINS && lane_alive(own); ++rounds) pause();
+    return;
+  }
   u64* record = control(own, RECORD);
   store_u64(record + 0, lane.operation);
   store_u64(record + 1, u64((long long)(int)epoch));

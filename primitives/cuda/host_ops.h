@@ -14,7 +14,7 @@ namespace worldline {
 // Who a thread is, and how its block meets: the harness sets them.
 struct Place {
   u32 thread = 0, threads = 1, block = 0, blocks = 1;
-  void (*meet)(void*) = nullptr;
+  void (*meet)(void* where, int barrier, bool waits) = nullptr;
   void* where = nullptr;
 };
 inline thread_local Place place;
@@ -23,9 +23,12 @@ inline u32 thread_index() { return place.thread; }
 inline u32 block_threads() { return place.threads; }
 inline u32 block_index() { return place.block; }
 inline u32 grid_blocks() { return place.blocks; }
-inline void block_barrier() {
-  if (place.meet) place.meet(place.where);
+inline void meet(int barrier, bool waits) {
+  if (place.meet) place.meet(place.where, barrier, waits);
 }
+inline void block_barrier() { meet(0, true); }
+inline void arrive_at(int barrier) { meet(barrier, false); }
+inline void wait_at(int barrier) { meet(barrier, true); }
 inline void pause() { std::this_thread::yield(); }
 inline u32 not_before_here(u32 x) { return x; }
 inline void wait_for_predecessor(u64) {}

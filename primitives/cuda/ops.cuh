@@ -89,6 +89,16 @@ WL_DEVICE u64 clock_ns() {
   return t;
 }
 WL_DEVICE void block_barrier() { __syncthreads(); }
+// One-way barriers, numbered from 1: the block's threads arrive, and those that wait go on when all
+// have. What arriving threads did before is then done for the waiting ones. A thread does one of both.
+WL_DEVICE void arrive_at(int barrier) {
+  __syncwarp();
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(blockDim.x) : "memory");
+}
+WL_DEVICE void wait_at(int barrier) {
+  __syncwarp();
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(blockDim.x) : "memory");
+}
 WL_DEVICE u32 thread_index() { return threadIdx.x; }
 WL_DEVICE u32 block_threads() { return blockDim.x; }
 WL_DEVICE u32 block_index() { return blockIdx.x; }

@@ -117,8 +117,18 @@ CUDA_PLANTS = {
     "a count that moves without a block-wide barrier": CudaPlant(
         "epoch_moves_after_all_have_read_it",
         "channel.cuh",
-        "    block_barrier();\n    if (thread == 0) store_u32(word, pass.count);\n",
-        "    if (thread == 0) store_u32(word, pass.count);\n    block_barrier();\n",
+        "      wait_at(SENT);\n      if (thread == workers) store_u32(word, pass.count);\n",
+        "      if (thread == workers) store_u32(word, pass.count);\n      wait_at(SENT);\n",
+        kernel=SENTINEL,
+    ),
+    "a pass that starts unasked": CudaPlant(
+        "passes_follow_each_other", "channel.cuh", "    wait_at(GRANTED);\n", "", kernel=PASSES
+    ),
+    "an arrival that waits": CudaPlant(
+        "passes_follow_each_other",
+        "channel.cuh",
+        "{ arrive_at(SENT); }",
+        "{ wait_at(SENT); }",
         kernel=SENTINEL,
     ),
     "a token that is not acquired": CudaPlant(

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 
 from tests.compile_only.cuda_builds import CudaBuild
-from tests.compile_only.flow import Flow, Instruction
+from tests.compile_only.flow import Flow, Instruction, Test
 from tests.compile_only.rules import (
     ACQUIRE,
+    ARRIVE,
     BLOCK_BARRIER,
     EXCHANGE,
     FENCE,
@@ -149,14 +150,44 @@ def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
     flow, tokens = build.flow, _token_loads(build.flow)
     loads = [flow.code[i] for i in flow.find(WORD_LOAD) if i not in tokens]
     stores = [i for i in flow.find(WORD_STORE) if not _token_store(flow.code[i])]
-    kept = [flow.code[i] for i in stores]
+    # A mark that is cleared is no epoch.
+    kept = [flow.code[i] for i in stores if not flow.code[i].operands.endswith(", RZ")]
     early = flow.unseparated(lambda i: i in loads, BLOCK_BARRIER, lambda i: i in kept)
     return [
         # The sentinel's helpers read it as well.
         *expect("loads of the epoch", len(loads), 2 if build.case.sentinel else 1),
-        *expect("stores of epochs and marks", len(stores), 3 if _passes(build) else 2),
+        *expect("stores of epochs and marks", len(stores), 2),
         *(f"no block-wide barrier before {line}" for line in early),
     ]
+
+
+def passes_follow_each_other(build: CudaBuild) -> list[str]:
+    """Threads with items arrive when they have read the count, and wait before they send again.
+
+    A helper waits for their arrival, and lets them send. Nobody waits for whom it only tells.
+    """
+    flow, case = build.flow, build.case
+    arrivals, grants = flow.find(_at(ARRIVE, 1)), flow.find(_at(ARRIVE, 2))
+    waits, granted = flow.find(_at(BLOCK_BARRIER, 1)), flow.find(_at(BLOCK_BARRIER, 2))
+    counted = [i for i in flow.find(WORD_LOAD) if i not in _token_loads(flow)]
+    unread = flow.after([0], counted) & set(arrivals)
+    # What it has received it empties, and the second shot sends within the pass.
+    most = _rearms(build) + (case.shots - 1) * case.peers * case.batch
+    unasked = len(set(flow.find(_sends)) & flow.after(arrivals, granted))
+    passes = int(_passes(build))
+    return [
+        *expect("arrivals", len(arrivals), case.sentinel * (1 + passes)),
+        *expect("waits for arrivals", len(waits), int(case.sentinel)),
+        *expect("grants", len(grants), passes),
+        *expect("waits for a grant", len(granted), passes),
+        *_lines("before the count is read", flow, unread),
+        *([f"{unasked} stores without a grant"] if case.sentinel and unasked > most else []),
+    ]
+
+
+def _at(what: Test, barrier: int) -> Test:
+    """Of a block's barriers, pick one by its number."""
+    return lambda instruction: what(instruction) and f"0x{barrier}," in instruction.operands
 
 
 def tokens_are_released_and_acquired(build: CudaBuild) -> list[str]:
@@ -348,6 +379,7 @@ CUDA_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
     each_thread_spins_alone,
     waiting_loops_look_again,
     epoch_moves_after_all_have_read_it,
+    passes_follow_each_other,
     tokens_are_released_and_acquired,
     zeroes_are_out_before_sends,
     the_lane_is_entered_once,

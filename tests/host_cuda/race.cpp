@@ -66,14 +66,18 @@ int race(char** argv) {
   }
   auto rank = [&](int r) {
     std::barrier<> kernel_end(BLOCKS * THREADS);
+    // A block's own barrier and two one-way ones.
     std::vector<std::unique_ptr<std::barrier<>>> meets;
-    for (int b = 0; b < BLOCKS; ++b) meets.push_back(std::make_unique<std::barrier<>>(THREADS));
+    for (int b = 0; b < 3 * BLOCKS; ++b) meets.push_back(std::make_unique<std::barrier<>>(THREADS));
     std::vector<std::thread> threads;
     for (int t = 0; t < BLOCKS * THREADS; ++t)
       threads.emplace_back([&, t] {
         place = {u32(t % THREADS), THREADS, u32(t / THREADS), BLOCKS,
-                 [](void* b) { static_cast<std::barrier<>*>(b)->arrive_and_wait(); },
-                 meets[t / THREADS].get()};
+                 [](void* own, int number, bool waits) {
+                   std::barrier<>& barrier = *static_cast<std::unique_ptr<std::barrier<>>*>(own)[number];
+                   waits ? barrier.arrive_and_wait() : void(barrier.arrive());
+                 },
+                 &meets[3 * (t / THREADS)]};
         for (int round = 0; round < rounds; ++round) {
           AllReduce a{};
           for (int p = 0; p < WL_WORLD; ++p) a.lane.base[p] = base[p];

@@ -48,6 +48,8 @@ LITMUS = {
     "fence_after_barrier": {"00", "01", "11"},
     "fence_before_barrier": {"00", "01", "10", "11"},
     "no_barrier": {"00", "01", "10", "11"},
+    "arrives": {"00", "01", "11"},
+    "waits": {"00", "01", "10", "11"},
     "coherence": {"00", "01", "11"},
     "own_store": {"11"},
     "block_barrier": {"11"},

@@ -42,6 +42,7 @@ def _ones(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.T
     """All ones, alone or in runs of every length and alignment: they look like empty slots."""
     x = _wide(generator, count, dtype)
     lengths = torch.randint(1, 40, (count // 8 + 2,), generator=generator)
+    lengths[-1] = count  # whatever they add up to
     odd = (torch.arange(len(lengths)) + lengths[0]) % 2 == 1
     ones = torch.repeat_interleave(odd, lengths)[:count]
     if torch.rand(1, generator=generator) < 0.2:

@@ -33,9 +33,14 @@ _MEET = "  block_barrier();\n  const u32 grid = grid_blocks();\n"
 _CLEARED = "  block_barrier();\n  fence_system();\n"
 _ONE_SHOT_WAIT = "  exchange.wait(items, count, source, target);\n"
 _COUNTED = "    advance_words(own, EPOCHS, protocol.epoch);\n"
-_KEPT = "    block_barrier();\n    if (thread == 0) store_u32(word, pass.count);\n"
-_TOLD = """      block_barrier();
-      if (!first) {
+_FENCE = "    fence_system();  // before the count is known: both take long\n"
+_KEPT = """      wait_at(SENT);
+      if (thread == workers) store_u32(word, pass.count);
+"""
+_GRANT = """        hear();
+        arrive_at(GRANTED);
+"""
+_TOLD = """      if (!first) {
         fence_system();
         tell();
       }
@@ -128,27 +133,36 @@ BUGS = {
         "sentinel",
         4,
     ),
-    "relaxed_re_arm": Bug(
-        "channel.cuh",
-        "    fence_system();  // before the count is known: both take long\n",
-        "",
-        "sentinel",
-        20,
-    ),
+    "relaxed_re_arm": Bug("channel.cuh", _FENCE, "", "sentinel", 20),
     "relaxed_re_arm_between_passes": Bug(
         "channel.cuh", _TOLD, _TOLD.replace("        fence_system();\n", ""), "passes", 60
     ),
     "token_too_old": Bug(
-        "channel.cuh", "token() - TOKEN_STEP,", "token() - 2 * TOKEN_STEP,", "sentinel", 60
+        "channel.cuh",
+        "wait_tokens<RANK, WORLD>(a.lane, token() - TOKEN_STEP,",
+        "wait_tokens<RANK, WORLD>(a.lane, token() - 2 * TOKEN_STEP,",
+        "sentinel",
+        60,
     ),
     "token_before_the_pass_is_over": Bug(
         "channel.cuh",
-        _TOLD,
-        _TOLD.replace("      block_barrier();\n", "") + "      block_barrier();\n",
+        _KEPT,
+        _KEPT.replace("wait_at", "arrive_at"),
         "passes",
         60,
     ),
-    "no_wait_between_passes": Bug("channel.cuh", "      if (more) hear();\n", "", "passes", 60),
+    "no_wait_between_passes": Bug(
+        "channel.cuh", _GRANT, "        arrive_at(GRANTED);\n", "passes", 60
+    ),
+    "slots_filled_unasked": Bug(
+        "channel.cuh", "wait_at(GRANTED);", "arrive_at(GRANTED);", "passes", 60
+    ),
+    "granted_before_heard": Bug(
+        "channel.cuh", _GRANT, "        arrive_at(GRANTED);\n        hear();\n", "passes", 60
+    ),
+    "waits_for_what_is_told_later": Bug(
+        "channel.cuh", "token() - TOKEN_STEP,", "token(),", "passes", 8
+    ),
     "no_wait_at_the_end": Bug(
         "channel.cuh",
         "    hear();\n    if (!alive) give_notice(a.lane);\n",
@@ -169,15 +183,15 @@ BUGS = {
     ),
     "count_not_kept": Bug(
         "channel.cuh",
-        "if (thread == 0) store_u32(word",
-        "if (thread == 0 && block_index() > 0) store_u32(word",
+        "if (thread == workers) store_u32(word",
+        "if (thread == workers && block_index() > 0) store_u32(word",
         "passes",
         8,
     ),
     "count_moved_before_it_is_read": Bug(
         "channel.cuh",
         _KEPT,
-        "    if (thread == 0) store_u32(word, pass.count);\n    block_barrier();\n",
+        "      if (thread == workers) store_u32(word, pass.count);\n      wait_at(SENT);\n",
         "stages",
         20,
     ),

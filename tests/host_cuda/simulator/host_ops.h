@@ -12,6 +12,8 @@ inline u32 block_threads() { return simulator::place().threads; }
 inline u32 block_index() { return simulator::place().block; }
 inline u32 grid_blocks() { return simulator::place().blocks; }
 inline void block_barrier() { simulator::barrier(); }
+inline void arrive_at(int barrier) { simulator::arrive_at(barrier); }
+inline void wait_at(int barrier) { simulator::wait_at(barrier); }
 inline void pause() { simulator::pause(); }
 inline u32 not_before_here(u32 x) { return x; }
 inline void wait_for_predecessor(u64) { simulator::wait_for_predecessor(); }

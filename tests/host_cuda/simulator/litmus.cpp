@@ -19,7 +19,7 @@ const u64 DATA = arena_base(1) + u64(worldline::LL), FLAG = DATA + 64;
 // A kernel of one block and two threads.
 struct Block {
   Team team{};
-  Observer first{&team, {}, {}}, second{&team, {}, {}};
+  Observer first{&team, {}, {}, {}}, second{&team, {}, {}, {}};
 };
 
 // Three kernels of rank 0, which run one after another, and one of its peer.
@@ -66,6 +66,21 @@ struct World {
 using Shown = std::string;
 
 Shown shown(u64 a, u64 b) { return std::to_string(a) + std::to_string(b); }
+
+// A thread stores data, then it or the other arrives at a barrier where its mate waits, who fences
+// and stores a flag.
+Shown one_way(World& world, Observer& storer) {
+  Arrivals arrivals;
+  world.store(storer, DATA, 1);
+  world.memory.arrive(world.first, arrivals);
+  world.memory.arrive(world.second, arrivals);
+  world.memory.go_on(world.second, arrivals);
+  Observer& flagger = &storer == &world.first ? world.second : world.first;
+  world.memory.fence(flagger);
+  world.store(flagger, FLAG, 1);
+  world.time();
+  return shown(world.newest(FLAG), world.newest(DATA));
+}
 
 // The first thread stores data, then `flagger` a flag; shows the flag and then what is in memory.
 Shown message(World& world, Observer& flagger, const char* between) {
@@ -114,6 +129,8 @@ const std::map<std::string, Shown (*)(World&)> TESTS = {
     {"fence_after_barrier", [](World& world) { return message(world, world.second, "bF"); }},
     {"fence_before_barrier", [](World& world) { return message(world, world.second, "fFb"); }},
     {"no_barrier", [](World& world) { return message(world, world.second, "F"); }},
+    {"arrives", [](World& world) { return one_way(world, world.first); }},
+    {"waits", [](World& world) { return one_way(world, world.second); }},
     {"coherence",
      [](World& world) {
        world.store(world.first, DATA, 1);

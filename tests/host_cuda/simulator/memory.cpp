@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -67,8 +68,12 @@ const Pending* Memory::pending_for(const Observer& who, u32 place) const {
   const auto& buffer = who.team->buffer;
   if (const auto found = buffer.find(place); found != buffer.end())
     for (auto pending = found->second.rbegin(); pending != found->second.rend(); ++pending)
-      if ((*pending)->by == &who || (*pending)->covered) return pending->get();
+      if (knows(who, *pending)) return pending->get();
   return who.team->before->last(place).get();
+}
+
+bool Memory::knows(const Observer& who, const std::shared_ptr<Pending>& pending) {
+  return pending->by == &who || pending->covered || std::ranges::count(who.learned, pending) > 0;
 }
 
 u64 Memory::load(Observer& who, u64 address, int bytes) {
@@ -94,14 +99,15 @@ void Memory::store(Observer& who, u64 address, int bytes, u64 value) {
 }
 
 void Memory::store_release(Observer& who, u64 address, int bytes, u64 value) {
-  enqueue(who, address, bytes, value, everything_before(who));
+  enqueue(who, address, bytes, value, fence_before(who));
 }
+
 
 u64 Memory::exchange(Observer& who, u64 address, int bytes, u64 value) {
   const u32 place = place_of(address);
   Team& team = *who.team;
   if (who.fence) force(*who.fence);
-  if (const auto last = team.before->last(place)) force(*last);
+  if (const auto last = who.team->before->last(place)) force(*last);
   while (team.buffer.contains(place)) {
     const std::shared_ptr<Pending> own = team.buffer[place].back();
     force(*own);
@@ -111,7 +117,25 @@ u64 Memory::exchange(Observer& who, u64 address, int bytes, u64 value) {
   return old;
 }
 
-void Memory::fence(Observer& who) { who.fence = everything_before(who); }
+void Memory::fence(Observer& who) { who.fence = fence_before(who); }
+
+void Memory::arrive(const Observer& who, Arrivals& arrivals) const {
+  for (const auto& [place, index] : who.known) {
+    u32& floor = arrivals.known[place];
+    floor = std::max(floor, index);
+  }
+  const Stores stores = everything_before(who);
+  arrivals.stores.insert(arrivals.stores.end(), stores.begin(), stores.end());
+}
+
+void Memory::go_on(Observer& who, const Arrivals& arrivals) const {
+  for (const auto& [place, index] : arrivals.known) {
+    u32& floor = who.known[place];
+    floor = std::max(floor, index);
+  }
+  for (const auto& pending : arrivals.stores)
+    if (!pending->visible) who.learned.push_back(pending);
+}
 
 void Memory::barrier(Team& team, const std::vector<Observer*>& members) {
   for (auto& [place, stores] : team.buffer)
@@ -152,12 +176,20 @@ void Memory::finish(Team& team, const std::vector<Observer*>& members, Past& pas
   team.part_of = &past;
 }
 
-std::shared_ptr<Fence> Memory::everything_before(Observer& who) {
-  auto fence = std::make_shared<Fence>();
+Stores Memory::everything_before(const Observer& who) {
+  Stores before;
   for (const auto& [place, stores] : who.team->buffer)
     for (const auto& pending : stores)
-      if (pending->by == &who || pending->covered) fence->before.push_back(pending);
-  for (const auto& [place, pending] : who.team->before->left) fence->before.push_back(pending);
+      if (pending->by == &who || pending->covered) before.push_back(pending);
+  for (const auto& [place, pending] : who.team->before->left) before.push_back(pending);
+  for (const auto& pending : who.learned)
+    if (!pending->visible) before.push_back(pending);
+  return before;
+}
+
+std::shared_ptr<Fence> Memory::fence_before(const Observer& who) {
+  auto fence = std::make_shared<Fence>();
+  fence->before = everything_before(who);
   return fence;
 }
 

@@ -40,6 +40,7 @@ inline u32 offset_of(u32 place) { return place % ARENA_PLACES * 4; }
 using Floors = std::unordered_map<u32, u32>;
 struct Observer;
 struct Pending;
+using Stores = std::vector<std::shared_ptr<Pending>>;
 
 struct Fence {
   std::vector<std::shared_ptr<Pending>> before;
@@ -85,7 +86,14 @@ struct Team {
 struct Observer {
   Team* team;
   Floors known;
+  Stores learned;  // others' stores that were before what it does next
   std::shared_ptr<Fence> fence;
+};
+
+// What threads that have arrived at a one-way barrier tell those that wait there.
+struct Arrivals {
+  Floors known;
+  Stores stores;
 };
 
 class Memory {
@@ -103,6 +111,8 @@ class Memory {
   u64 exchange(Observer& who, u64 address, int bytes, u64 value);
   void fence(Observer& who);
   void barrier(Team& team, const std::vector<Observer*>& members);
+  void arrive(const Observer& who, Arrivals& arrivals) const;
+  void go_on(Observer& who, const Arrivals& arrivals) const;
 
   // Let up to `count` of a block's stores under way to an arena become visible, in any order: of
   // all its threads or of one. Returns false if all of those it tried wait for others.
@@ -129,7 +139,9 @@ class Memory {
   void force(const Pending& wanted);
   void make_visible(Team& team, u32 place);
   void append(Observer& who, u32 place, u64 value);
-  std::shared_ptr<Fence> everything_before(Observer& who);
+  static bool knows(const Observer& who, const std::shared_ptr<Pending>& pending);
+  static Stores everything_before(const Observer& who);
+  static std::shared_ptr<Fence> fence_before(const Observer& who);
 
   int arenas_;
   Random& random_;

@@ -21,6 +21,10 @@ static std::string name_of(const Thread& thread) {
 // Whether its kernel has ended and no store of it is under way.
 static bool settled(const Team* team) { return team->part_of && team->buffer.empty(); }
 
+static void learn(Clock& clock, const Clock& more) {
+  for (size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], more[i]);
+}
+
 static void entry() {
   Schedule& schedule = *Schedule::running;
   run(schedule.current().launch->order.kernel);
@@ -75,17 +79,29 @@ void Schedule::point() {
   if (random_.chance(switch_)) give_way();
 }
 
-void Schedule::block_barrier() {
-  Block& block = *current_->launch->blocks[current_->block];
-  current_->at_barrier = true;
-  if (++block.arrived == block.members.size()) {
-    block.arrived = 0;
-    ++block.meetings;
-    memory.barrier(block.team, block.members);
-    for (auto& thread : current_->launch->threads)
-      if (thread->block == current_->block) thread->at_barrier = false;
+// The last thread of the block to arrive lets go on those that wait there.
+void Schedule::meet(int barrier, bool waits) {
+  Thread& self = *current_;
+  Block& block = *self.launch->blocks[self.block];
+  Meeting& meeting = block.meetings[barrier];
+  if (std::ranges::count(meeting.arrived, &self)) fail("a thread comes to a barrier twice before all have come");
+  meeting.arrived.push_back(&self);
+  self.at_barrier = waits ? barrier : -1;
+  ++self.clock[self.index];
+  meeting.clock.resize(self.clock.size());
+  learn(meeting.clock, self.clock);
+  if (barrier != 0) memory.arrive(self.observer, meeting.arrivals);
+  if (meeting.arrived.size() == block.members.size()) {
+    if (barrier == 0) memory.barrier(block.team, block.members);
+    for (Thread* thread : meeting.arrived) {
+      if (thread->at_barrier != barrier) continue;
+      memory.go_on(thread->observer, meeting.arrivals);
+      learn(thread->clock, meeting.clock);
+      thread->at_barrier = -1;
+    }
+    meeting = {};
   }
-  while (current_->at_barrier) give_way();
+  while (self.at_barrier >= 0) give_way();
 }
 
 void Schedule::sleep(u32 first, u32 second) {
@@ -137,6 +153,7 @@ void Schedule::start(int rank, u32 call) {
     for (u32 i = 0; i < order.threads; ++i) {
       auto thread = std::make_unique<Thread>();
       thread->observer.team = &block->team;
+      thread->clock.resize(order.threads);
       thread->launch = launch.get();
       thread->block = index;
       thread->index = i;
@@ -153,7 +170,7 @@ void Schedule::start(int rank, u32 call) {
 }
 
 bool Schedule::ready(const Thread& thread) const {
-  if (thread.at_barrier) return false;
+  if (thread.at_barrier >= 0) return false;
   if (thread.for_predecessor) return in_order_[thread.launch->rank] >= thread.launch->order.after;
   if (!thread.asleep) return true;
   return memory.newer(thread.observer, thread.words[0], thread.seen[0]) ||

@@ -30,14 +30,23 @@ struct Thread {
   u32 block, index;
   double pace;
   Fiber fiber;
-  bool at_barrier = false, for_predecessor = false, paused = false, asleep = false;
+  Clock clock;
+  int at_barrier = -1;  // the one it waits at
+  bool for_predecessor = false, paused = false, asleep = false;
   bool let_successor = false, ended = false;
   u32 words[2] = {}, seen[2] = {};  // while asleep: the places it waits at, and how far it has seen them
 };
 
+// One of a block's barriers: number 0 is the whole block's, at the others some threads only arrive.
+struct Meeting {
+  std::vector<Thread*> arrived;
+  Arrivals arrivals;
+  Clock clock;
+};
+
 struct Block {
   Team team;
-  u32 arrived = 0, meetings = 0;
+  Meeting meetings[3];
   std::vector<Observer*> members;
 };
 
@@ -66,7 +75,7 @@ class Schedule {
   Thread& current() { return *current_; }
   void point();
   void give_way() { current_->fiber.leave(); }
-  void block_barrier();
+  void meet(int barrier, bool waits);
   void sleep(u32 first, u32 second);
   void let_successor();
   u64 clock_ns() const { return (u64(1) << 40) + leaps_ * LEAP_NS + steps * 1000; }

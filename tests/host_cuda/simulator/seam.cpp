@@ -9,8 +9,7 @@ static Observer& observer() { return Schedule::running->current().observer; }
 
 static void check_race(u64 address, bool plain_store) {
   const Thread& thread = Schedule::running->current();
-  const u32 meeting = thread.launch->blocks[thread.block]->meetings;
-  thread.launch->races.check(place_of(address), thread.block, thread.index, meeting, plain_store);
+  thread.launch->races.check(place_of(address), thread.block, thread.index, thread.clock, plain_store);
 }
 
 u64 load(u64 address, int bytes) {
@@ -64,7 +63,17 @@ void fence() {
   Schedule::running->memory.fence(observer());
 }
 
-void barrier() { Schedule::running->block_barrier(); }
+void barrier() { Schedule::running->meet(0, true); }
+
+void arrive_at(int barrier) {
+  Schedule::running->point();
+  Schedule::running->meet(barrier, false);
+}
+
+void wait_at(int barrier) {
+  Schedule::running->point();
+  Schedule::running->meet(barrier, true);
+}
 
 void pause() {
   Schedule::running->current().paused = true;

@@ -22,6 +22,8 @@ void store_release(u64 address, int bytes, u64 value);
 u64 exchange(u64 address, int bytes, u64 value);
 void fence();
 void barrier();
+void arrive_at(int barrier);
+void wait_at(int barrier);
 void pause();
 u64 clock_ns();
 void wait_for_predecessor();
