@@ -87,6 +87,7 @@ def all_reduce_ll_one_shot(
     DTYPE: tl.constexpr,
     WIDE: tl.constexpr,
     HALF: tl.constexpr,
+    SLOTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Sum ``count`` elements at address ``source`` over all ranks into address ``target``.
@@ -98,10 +99,10 @@ def all_reduce_ll_one_shot(
     table : int64
         Address of the int64 bases of all arenas, as this rank sees them, and of the notice.
     count : int
-        Elements, 1 to HALF / 16 / WORLD * elements per slot.
+        Elements, 1 to SLOTS / 16 / WORLD * elements per slot.
     limit_ns : int64
         The deadline of each wait.
-    RANK, WORLD, DTYPE, WIDE, HALF, BLOCK : constexpr
+    RANK, WORLD, DTYPE, WIDE, HALF, SLOTS, BLOCK : constexpr
         Own rank, ranks, code of the dtype, whether the tensors take 8-byte accesses, bytes of
         half the LL region, items to a program and pass.
     """
@@ -122,7 +123,7 @@ def all_reduce_ll_one_shot(
         data0, data1 = load_item(source, item, count, valid, DTYPE, WIDE)
         for step in tl.static_range(1, WORLD):
             peer = tl.load(table + (RANK + step) % WORLD)
-            slot = RANK * (HALF // SLOT // WORLD) + item
+            slot = RANK * (SLOTS // SLOT // WORLD) + item
             ll_send(peer + half + slot * SLOT, data0, data1, epoch, valid & (alive != 0))
     advance_epoch(arena, block, grid, epoch)
     found = enter_lane(arena, block)
@@ -135,7 +136,7 @@ def all_reduce_ll_one_shot(
             own0,
             own1,
             half,
-            HALF // SLOT // WORLD,
+            SLOTS // SLOT // WORLD,
             item,
             epoch,
             valid,
@@ -166,11 +167,12 @@ def all_reduce_ll_two_shot(
     DTYPE: tl.constexpr,
     WIDE: tl.constexpr,
     HALF: tl.constexpr,
+    SLOTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Sum as :func:`all_reduce_ll_one_shot` does, each rank reducing one share.
 
-    ``count`` is at most HALF / 32 / WORLD * WORLD * elements per slot.
+    ``count`` is at most SLOTS / 32 / WORLD * WORLD * elements per slot.
     """
     table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
@@ -183,7 +185,7 @@ def all_reduce_ll_two_shot(
     alive = lane_alive(arena)
     clear_before_wrap(arena, epoch, block, grid, HALF, BLOCK)
     half = LL + (epoch & 1).to(tl.int64) * HALF
-    stride: tl.constexpr = HALF // SLOT // 2 // WORLD
+    stride: tl.constexpr = SLOTS // SLOT // 2 // WORLD
 
     for start in range(block * BLOCK, share, grid * BLOCK):
         index = (start + lane).to(tl.int64)

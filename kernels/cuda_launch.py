@@ -189,7 +189,7 @@ class CudaPlan:
         for offset, count, blocks in chunks(algorithm, request, lane.arena.layout, shape, most):
             arguments = _arguments(algorithm, request, lane, count, shape)
             loops = algorithm.items(request, count) > blocks * shape.block
-            whole = count % algorithm.per_item(request) == 0
+            whole = count * request.dtype.itemsize % algorithm.protocol.unit == 0
             self._launches.append(
                 _Prepared(
                     offset,
@@ -202,7 +202,7 @@ class CudaPlan:
                     launch_config(blocks, algorithm.threads(shape), cuda.dependent_launch),
                 )
             )
-        self._item = algorithm.protocol.item
+        self._unit = algorithm.protocol.unit
         self._context = cuda.context
         self._stream = -1
 
@@ -220,7 +220,7 @@ class CudaPlan:
         for offset, arguments, parameters, functions, config in self._launches:
             read, write = source + offset, target + offset
             arguments.source, arguments.target = read, write
-            function = functions[(read | write) % self._item == 0]
+            function = functions[(read | write) % self._unit == 0]
             address = ctypes.addressof(parameters)
             (status,) = cuda_driver.driver.cuLaunchKernelEx(config, function, address, 0)
             if status:

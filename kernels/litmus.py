@@ -22,7 +22,6 @@ KINDS = ("stores", "reductions")
 BLOCKS, THREADS = 16, 128
 """Half of the blocks store, half look."""
 TALLIES = ("looks", "changes", "torn_8", "torn_16", "torn_128")
-LINE = 128
 
 
 class Arguments(ctypes.Structure):

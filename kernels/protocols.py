@@ -20,51 +20,81 @@ class Protocol:
     name : str
         What its modules are called.
     item : int
-        Bytes of data in a slot of 16 bytes.
+        Bytes of data in a slot.
+    unit : int
+        Bytes of a caller's tensor that one access of a CUDA kernel takes, where they are aligned.
     helpers : int
         Threads of a CUDA kernel's block that take no items.
     region : callable
         Offset of its slots in an arena, from the layout.
     buffer : callable
-        Bytes of one of its halves or stages, from the layout.
+        Bytes from one of its halves or stages to the next, from the layout.
+    room : callable
+        Bytes of slots in one of them, from the layout.
     constants : callable
         A Triton kernel's constants, from the layout.
     channel : int
         Bytes that a block has to itself in a buffer, over and over in a launch; 0 where all blocks
         share the buffer, which a launch goes through once.
+    slot : int
+        Bytes of a slot.
+    lanes : int
+        Threads of a CUDA kernel that share a slot.
     """
 
     name: str
     item: int
+    unit: int
     helpers: int
     region: Callable[[ArenaLayout], int]
     buffer: Callable[[ArenaLayout], int]
+    room: Callable[[ArenaLayout], int]
     constants: Callable[[ArenaLayout], dict[str, int]]
     channel: int = 0
+    slot: int = layout.SLOT
+    lanes: int = 1
 
 
 LL = Protocol(
     name="ll",
     item=layout.ITEM,
+    unit=layout.ITEM,
     helpers=0,
     region=lambda arena: layout.LL,
     buffer=lambda arena: arena.half,
-    constants=lambda arena: {"HALF": arena.half},
+    room=lambda arena: arena.slots,
+    constants=lambda arena: {"HALF": arena.half, "SLOTS": arena.slots},
+)
+LL128 = Protocol(
+    name="ll128",
+    item=layout.LINE_DATA,
+    unit=layout.ITEM,
+    helpers=0,
+    region=lambda arena: layout.LL + arena.slots,
+    buffer=lambda arena: arena.half,
+    room=lambda arena: arena.half - arena.slots,
+    constants=lambda arena: {},
+    slot=layout.LINE,
+    lanes=layout.LINE // layout.SLOT,
 )
 SENTINEL = Protocol(
     name="sentinel",
     item=layout.SLOT,
+    unit=layout.SLOT,
     helpers=WARP,
     region=lambda arena: arena.sentinel,
     buffer=lambda arena: arena.stage,
+    room=lambda arena: arena.stage,
     constants=lambda arena: {"REGION": arena.sentinel, "STAGE": arena.stage},
     channel=layout.CHANNEL,
 )
 BARRIER = Protocol(
     name="barrier",
     item=layout.ITEM,
+    unit=layout.ITEM,
     helpers=0,
     region=lambda arena: arena.staged,
     buffer=lambda arena: arena.staged_size,
+    room=lambda arena: arena.staged_size,
     constants=lambda arena: {"STAGED": arena.staged},
 )

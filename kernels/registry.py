@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from worldline.kernels.protocols import BARRIER, LL, SENTINEL, WARP, Protocol
+from worldline.kernels.protocols import BARRIER, LL, LL128, SENTINEL, WARP, Protocol
 from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.layout import (
@@ -62,6 +62,8 @@ class Request:
         Ranks.
     device_type : str
         ``"cpu"`` where kernels are interpreted.
+    torn : str
+        Why a line of 128 bytes may arrive in pieces; empty where it is known to arrive whole.
     """
 
     collective: str
@@ -70,6 +72,7 @@ class Request:
     count: int
     world_size: int
     device_type: str
+    torn: str = "nothing is known of lines of 128 bytes here"
 
     @property
     def nbytes(self) -> int:
@@ -149,6 +152,8 @@ class Algorithm:
             return f"op {request.op!r} is not 'sum'"
         if not self.runs_on(request.device_type):
             return "it runs on NVIDIA GPUs"
+        if self.protocol is LL128 and request.torn:
+            return request.torn
         if request.device_type == "cuda" and self.widest(request.world_size) < self.narrowest:
             return f"of {request.world_size} ranks a channel is too narrow for its blocks"
         return None
@@ -178,12 +183,12 @@ class Algorithm:
 
     def capacity(self, layout: ArenaLayout) -> int:
         """Bytes of input that one launch takes; more is done in chunks."""
-        buffer, world = self.protocol.buffer(layout), layout.world_size
+        room, world = self.protocol.room(layout), layout.world_size
         if self.protocol.channel:
             return ANY_SIZE
         if self.protocol is BARRIER:
-            return buffer
-        share = buffer // SLOT // self.shots // world
+            return room
+        share = room // self.protocol.slot // self.shots // world
         return share * (1 if self.shots == 1 else world) * self.protocol.item
 
     def per_item(self, request: Request) -> int:
@@ -191,14 +196,14 @@ class Algorithm:
         return self.protocol.item // request.dtype.itemsize
 
     def items(self, request: Request, count: int) -> int:
-        """Items that a launch on ``count`` elements shares among its programs."""
+        """Items that a launch on ``count`` elements shares among its programs, one to a thread."""
         items = -(-count // self.per_item(request))
-        return items if self.shots == 1 else -(-items // request.world_size)
+        return (items if self.shots == 1 else -(-items // request.world_size)) * self.protocol.lanes
 
     def stride(self, layout: ArenaLayout) -> int:
-        """Slots of one source in a buffer, or in a block's channel."""
-        room = self.protocol.channel or self.protocol.buffer(layout)
-        return room // SLOT // self.shots // layout.world_size
+        """Slots of one source in a buffer, or in a block's channel; of 16 bytes, in whole slots."""
+        room, slot = self.protocol.channel or self.protocol.room(layout), self.protocol.slot
+        return room // slot // self.shots // layout.world_size * (slot // SLOT)
 
     def batch(self, world_size: int) -> int:
         """Items that a CUDA kernel's thread takes at a time, where a launch has several passes."""
@@ -225,7 +230,7 @@ class Algorithm:
         if self.protocol is BARRIER:
             return data
         sources = request.world_size if self.shots == 1 else 2
-        touched = data * sources * SLOT // self.protocol.item
+        touched = data * sources * self.protocol.slot // self.protocol.item
         if not self.protocol.channel:
             return touched
         return min(touched, SENTINEL_STAGES * self.protocol.buffer(layout))
@@ -241,6 +246,8 @@ class Algorithm:
             return (Launch(block, min(MAX_BLOCKS, -(-items // block))),)
         # From 1 to 64 KB on two H200s, 128 threads are the best of a CUDA kernel's, by up to 3 %.
         blocks: tuple[int, ...] = (128, 256, 64, 512)
+        if self.protocol is LL128 and items > 256 * 128:
+            blocks = (256, 512, 128, 64)
         if self.protocol.channel:
             # Of many items wide blocks first: there are not channels for many, and of many ranks a
             # channel may hold narrow ones only.
@@ -297,6 +304,22 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "cuda",
         "ll_two_shot",
         "two-shot LL as a CUDA kernel: a thread to an item, dependent launch",
+    ),
+    _row(
+        "all_reduce",
+        LL128,
+        1,
+        "cuda",
+        "ll128_one_shot",
+        "one-shot as a CUDA kernel, lines of 120 bytes and a flag; where lines arrive whole",
+    ),
+    _row(
+        "all_reduce",
+        LL128,
+        2,
+        "cuda",
+        "ll128_two_shot",
+        "two-shot as a CUDA kernel, lines of 120 bytes and a flag; where lines arrive whole",
     ),
     _row(
         "all_reduce",

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+HARDWARE = ("driver", "gpus")
+"""What of it the links between GPUs depend on."""
 _PACKAGES = ("torch", "triton", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "numpy")
 
 
@@ -31,10 +33,14 @@ def fingerprint() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "packages": {name: package_version(name) for name in _PACKAGES},
         "torch_cuda": torch.version.cuda,
-        "driver": _driver(),
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if torch.version.cuda else None,
-        "gpus": _gpus(),
+        **hardware(),
     }
+
+
+def hardware() -> dict[str, Any]:
+    """Return the fingerprint's part that ``HARDWARE`` names."""
+    return {"driver": _driver(), "gpus": _gpus()}
 
 
 def package_version(name: str) -> str | None:

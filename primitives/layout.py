@@ -12,7 +12,7 @@ has its own region: a word that is a flag is never a payload.
     10240   stages    one int32 per possible block, the sentinel protocol's count and stage
     12288   flags     int32 [block][source rank], the barrier's flags
     45056   tokens    int32 [block][source rank], the sentinel protocol's tokens
-    77824   ll        two halves of 16-byte slots
+    77824   ll        two halves, in each LL's slots of 16 bytes, then LL128's lines of 128
     ...     sentinel  three stages of a channel for each block, 16-byte slots, all ones while empty
     ...     staged    bulk data of kernels that publish by signals
 """
@@ -30,6 +30,8 @@ SPINS = 1024
 PAGE = 4096
 SLOT = 16
 ITEM = SLOT // 2
+LINE = 128
+LINE_DATA = LINE - ITEM
 
 DEAD = 0
 RECORD_LOCK = 8
@@ -106,6 +108,11 @@ class ArenaLayout:
     def half(self) -> int:
         """Bytes of one half of the LL region: three eighths of what is free, in two."""
         return (self.size - LL) * 3 // 16 // PAGE * PAGE
+
+    @property
+    def slots(self) -> int:
+        """Bytes of LL's slots in one half, as many as lines have behind them."""
+        return self.half // 2 // PAGE * PAGE
 
     @property
     def sentinel(self) -> int:

@@ -16,9 +16,9 @@ Slot map
 --------
 The region holds two halves; epoch e uses half e & 1. Inside a half:
 
-* one-shot: slot [source][item], HALF / 16 / world slots to a source;
+* one-shot: slot [source][item], SLOTS / 16 / world slots to a source;
 * two-shot: slot [source][item of my share] for the reduce-scatter, then slot [owner][item of its
-  share] for the all-gather, HALF / 32 / world slots to each.
+  share] for the all-gather, SLOTS / 32 / world slots to each.
 
 The map depends on the item alone, never on the grid: launches of any grid follow each other.
 

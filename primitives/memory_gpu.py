@@ -17,6 +17,8 @@ ARENA_BYTES = 64 << 20
 
 _GENERATIONS = 2
 """Launches of a lane that are resident at once: one that runs, one started early."""
+_LARGEST_SHARE = 9 / 16
+"""Of a multiprocessor, for one block: 256 threads and a warp of helpers with 128 registers each."""
 
 
 class DeviceArena:
@@ -161,6 +163,10 @@ class GpuProvider:
     def resident(self, sharers: int, threads: int, registers: int) -> int:
         """Return how many blocks of each of several launches can be on the GPU together.
 
+        Launches may be of different shapes. A block finds no room where every multiprocessor is
+        fuller than it leaves over. So none may take more than a share of one, and all together no
+        more than would leave as much free on each if they were spread evenly.
+
         Parameters
         ----------
         sharers : int
@@ -174,17 +180,18 @@ class GpuProvider:
             When not even one block of each can.
         """
         gpu: Any = torch.cuda.get_device_properties(self.device())
-        each = min(
-            gpu.regs_per_multiprocessor // (threads * -(-registers // 8) * 8),
-            gpu.max_threads_per_multi_processor // threads,
+        share = max(
+            threads * -(-registers // 8) * 8 / gpu.regs_per_multiprocessor,
+            threads / gpu.max_threads_per_multi_processor,
         )
-        blocks = gpu.multi_processor_count * each // (sharers * _GENERATIONS)
+        room = gpu.multi_processor_count * (1 - _LARGEST_SHARE) / (sharers * _GENERATIONS)
+        blocks = 0 if share > _LARGEST_SHARE else int(room / share)
         if blocks < 1:
             raise ProviderError(
                 f"{sharers} ranks times lanes with blocks of {threads} threads cannot be "
                 f"resident together on {gpu.name}; use fewer ranks or lanes, or smaller blocks"
             )
-        return int(blocks)
+        return blocks
 
     def load(self, kernel: Any, args: tuple[Any, ...], **constants: Any) -> None:
         """Compile a Triton kernel and load it on the current device."""

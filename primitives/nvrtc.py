@@ -33,6 +33,8 @@ _CONSTANTS = (
     "MAX_WORLD",
     "SLOT",
     "ITEM",
+    "LINE",
+    "LINE_DATA",
     "DEAD",
     "RECORD_LOCK",
     "RECORD",

@@ -11,9 +11,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from worldline import litmus_command
 from worldline._version import __version__
 from worldline.failures import last_line
+from worldline.kernels.litmus_verdict import in_words, kept
 from worldline.kernels.registry import DTYPES, algorithms, dtype_name
 from worldline.launch import run_ranks
 from worldline.primitives import nvrtc
@@ -86,7 +86,7 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
         "machine": machine,
         "shared_memory": _shared_memory(),
         "gpu_obstacles": obstacles(machine["gpus"]),
-        "litmus": litmus_command.kept(machine) if len(machine["gpus"]) > 1 else None,
+        "litmus": kept(machine) if len(machine["gpus"]) > 1 else None,
         "providers": providers,
         "algorithms": _algorithms(providers, run_kernels),
         "missing": missing,
@@ -195,7 +195,7 @@ def _show(report: dict[str, Any], console: Console) -> None:
     for obstacle in report["gpu_obstacles"]:
         say(console, obstacle, indent=1)
     if len(machine["gpus"]) > 1:
-        say(console, litmus_command.in_words(report["litmus"]), indent=1)
+        say(console, in_words(report["litmus"]), indent=1)
     memory = report["shared_memory"]
     free, whole = memory["free"] >> 20, memory["bytes"] >> 20
     say(console, f"shared memory: {free} of {whole} MiB free", indent=1)

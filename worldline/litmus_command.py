@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from worldline.kernels.litmus import Tally, add, hammer
+from worldline.kernels.litmus_verdict import keep, make
 from worldline.launch import spawn
 from worldline.primitives.arguments import seconds
-from worldline.primitives.cubin_cache import cache_folder
 from worldline.primitives.errors import ProviderError
-from worldline.primitives.fingerprint import fingerprint
 from worldline.screen import say
-
-_HARDWARE = ("driver", "gpus")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,56 +35,14 @@ def main(args: argparse.Namespace) -> int:
             f"torch sees {gpus} GPUs"
         )
     seen = spawn(hammer, ranks, (duration,), provider="torch")
-    tallies, machine = add(tally for rank in seen for tally in rank), fingerprint()
-    verdict = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "ranks": ranks,
-        "seconds": duration,
-        "hardware": {name: machine[name] for name in _HARDWARE},
-        "tallies": [tally.as_dict() for tally in tallies],
-    }
+    tallies = add(tally for rank in seen for tally in rank)
+    verdict = make(tallies, ranks, duration)
     keep(verdict)
     if args.json:
         print(json.dumps(verdict, indent=2))
     else:
         _show(tallies, Console())
     return int(any(tally.torn_128 for tally in tallies))
-
-
-def verdict_file(machine: dict[str, Any]) -> Path:
-    """Return where the verdict on a machine's hardware is kept."""
-    hardware = json.dumps({name: machine[name] for name in _HARDWARE}, sort_keys=True)
-    return cache_folder() / f"litmus-{hashlib.sha256(hardware.encode()).hexdigest()[:16]}.json"
-
-
-def keep(verdict: dict[str, Any]) -> None:
-    """Write a verdict beside the compiled kernels; where that cannot be, it is only printed."""
-    file = verdict_file(verdict["hardware"])
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(verdict, indent=2) + "\n")
-    except OSError:
-        return
-
-
-def kept(machine: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the verdict on a machine's hardware, or None where there is none."""
-    try:
-        verdict: dict[str, Any] = json.loads(verdict_file(machine).read_text())
-    except (OSError, ValueError):
-        return None
-    return verdict
-
-
-def in_words(verdict: dict[str, Any] | None) -> str:
-    """Say in one line what is known of the links."""
-    if verdict is None:
-        return "litmus: not run yet; `worldline litmus` hammers the links for torn wide stores"
-    found = [
-        f"{tally['torn_128']} of {tally['changes']} {tally['kind']} of 128 bytes torn"
-        for tally in verdict["tallies"]
-    ]
-    return f"litmus of {verdict['date']}: {', '.join(found)}"
 
 
 def _show(tallies: list[Tally], console: Console) -> None:

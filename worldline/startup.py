@@ -188,7 +188,16 @@ def init(
     abort = on_timeout == "abort"
     # A launch on the CPU ends before its call returns, which then raises: nothing to watch for.
     watchdog = Watchdog(made, abort) if abort or source.device_type == "cuda" else None
-    return World(rendezvous, made, loader, debug, watchdog)
+    world = World(rendezvous, made, loader, debug, watchdog)
+    if source.device_type == "cuda":
+        from worldline.lines import torn
+
+        try:
+            world.torn = torn(world, rendezvous)
+        except BaseException:
+            world.close()
+            raise
+    return world
 
 
 def default_provider(ranks: int | None = None) -> str:

@@ -71,6 +71,9 @@ class World:
         Where this rank's tensors are.
     timeout : float
         Deadline of each device-side wait, in seconds.
+    torn : str
+        Why a line of 128 bytes may arrive in pieces here, which keeps LL128 out; empty where it is
+        known to arrive whole.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class World:
         self._lanes: tuple[Lane, ...] = tuple(lanes)
         self._loader, self._watchdog = loader, watchdog
         self._plans = Plans(loader)
+        self.torn = ""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else self.provider
@@ -136,7 +140,7 @@ class World:
 
     def request(self, collective: str, x: torch.Tensor, op: str = "sum") -> Request:
         """Describe a call by what is equal on all ranks."""
-        return Request(collective, x.dtype, op, x.numel(), self.size, x.device.type)
+        return Request(collective, x.dtype, op, x.numel(), self.size, x.device.type, self.torn)
 
     def all_reduce(
         self,

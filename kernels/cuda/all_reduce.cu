@@ -2,6 +2,7 @@
 // holds every width and form of a kernel for a dtype, so that nothing is loaded while kernels wait.
 // BATCH: zero where the launch has a thread for every item, else a thread's items of a pass.
 #include "all_reduce_ll.cuh"
+#include "all_reduce_ll128.cuh"
 #include "all_reduce_sentinel.cuh"
 
 using namespace worldline;
@@ -14,6 +15,16 @@ __global__ void ll_one_shot(const __grid_constant__ AllReduce a) {
 template <int DTYPE, bool WIDE, int BATCH>
 __global__ void ll_two_shot(const __grid_constant__ AllReduce a) {
   all_reduce_ll_two_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, (BATCH > 0)>(a);
+}
+
+template <int DTYPE, bool WIDE, int BATCH>
+__global__ void ll128_one_shot(const __grid_constant__ AllReduce a) {
+  all_reduce_ll128_one_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, (BATCH > 0)>(a);
+}
+
+template <int DTYPE, bool WIDE, int BATCH>
+__global__ void ll128_two_shot(const __grid_constant__ AllReduce a) {
+  all_reduce_ll128_two_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, (BATCH > 0)>(a);
 }
 
 template <int DTYPE, bool WIDE, int BATCH>

@@ -11,7 +11,7 @@ template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
   constexpr int WORDS = Ll::WORDS;
   using Data = Words<WORDS>;
-  Exchange<RANK, WORLD, DTYPE> exchange(a);
+  Exchange<Ll, RANK, WORLD, DTYPE> exchange(a);
   const u32 thread = exchange.thread;
   const u64 items = a.items, count = a.count - u64(thread) * PER_ITEM<DTYPE, WORDS>;
   const char* source = static_cast<const char*>(a.source) + u64(thread) * (4 * WORDS);
@@ -38,7 +38,7 @@ template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
   constexpr int WORDS = Ll::WORDS;
   using Data = Words<WORDS>;
-  Exchange<RANK, WORLD, DTYPE> exchange(a);
+  Exchange<Ll, RANK, WORLD, DTYPE> exchange(a);
   const u32 thread = exchange.thread;
   const u64 items = a.items, share = a.share;
   auto place = [&](int owner, u64 item) { return owner * share + thread + item; };

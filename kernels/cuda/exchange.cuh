@@ -1,24 +1,26 @@
-// One launch of an LL all-reduce as one thread sees it: slots sent, received and added.
+// One launch of an all-reduce over LL or LL128 as one thread sees it: slots sent, received and added.
 #pragma once
 #include "arguments.cuh"
 #include "ll.cuh"
+#include "ll128.cuh"
 #include "overlap.cuh"
 #include "reduce.cuh"
 #include "vectors.cuh"
 
 namespace worldline {
 
-// Items count from the thread's first. RANK and WORLD are constants: ranks are added in order without
-// a look-up.
-template <int RANK, int WORLD, int DTYPE>
+// Items, a thread's part of a slot each, count from the thread's first. RANK and WORLD are constants:
+// ranks are added in order without a look-up. `how`: what the protocol asks of each access.
+template <class PROTOCOL, int RANK, int WORLD, int DTYPE>
 struct Exchange {
-  using Data = Words<Ll::WORDS>;
+  using Data = Words<PROTOCOL::WORDS>;
+  using Look = typename PROTOCOL::Look;
 
   const AllReduce& a;
   const u64 own;
   const u32 thread, threads, launch_point;
   const u64 stride;  // in bytes
-  Ll protocol;
+  PROTOCOL protocol;
   u32* const word;
   u32* const busy;
   u64 home[WORLD];  // the thread's first slot in each arena's first buffer
@@ -36,7 +38,7 @@ struct Exchange {
         word(block_word(own, EPOCHS, block_index())),
         busy(busy_word(own)) {
 #pragma unroll
-    for (int rank = 0; rank < WORLD; ++rank) home[rank] = a.lane.base[rank] + a.region + u64(thread) * SLOT;
+    for (int rank = 0; rank < WORLD; ++rank) home[rank] = a.lane.base[rank] + a.region + u64(thread) * PROTOCOL::BYTES;
   }
 
   // Wait for the predecessor, with all this and `more` computed before.
@@ -56,6 +58,7 @@ struct Exchange {
     const u32 last = load_u32(word);
     alive = lane_alive(own);
     const Data first = load();
+    alive = PROTOCOL::agreed(alive);
     protocol.begin(own, last, thread, threads);
     return first;
   }
@@ -68,27 +71,34 @@ struct Exchange {
   WL_DEVICE void leave() { leave_lane(a.lane, busy, found, alive); }
 
   WL_DEVICE char* slot(int arena, int shot, int source, u64 item) const {
-    return protocol.slot(home[arena], (shot * WORLD + source) * stride + item * SLOT);
+    return protocol.slot(home[arena], (shot * WORLD + source) * stride + item * PROTOCOL::BYTES);
   }
-  WL_DEVICE void send(int peer, int shot, u64 item, Data data) const {
-    if (alive) protocol.send(slot(peer, shot, RANK, item), data);
+  template <class... How>
+  WL_DEVICE void send(int peer, int shot, u64 item, Data data, How... how) const {
+    if (alive) protocol.send(slot(peer, shot, RANK, item), data, how...);
   }
-  WL_DEVICE void send_to_all(int shot, u64 item, Data data) const {
+  template <class... How>
+  WL_DEVICE void send_to_all(int shot, u64 item, Data data, How... how) const {
 #pragma unroll
-    for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, item, data);
+    for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, item, data, how...);
   }
-  WL_DEVICE Data receive(int peer, int shot, u64 item, Pair first) {
-    const u64 index = (shot * WORLD + peer) * a.stride + thread + item;
-    if (alive) alive = protocol.wait(slot(RANK, shot, peer, item), first, a.lane, peer, u32(index));
+  template <class... How>
+  WL_DEVICE Data receive(int peer, int shot, u64 item, Look first, How... how) {
+    const u64 index = (shot * WORLD + peer) * a.stride + (thread + item) * (PROTOCOL::BYTES / SLOT);
+    if (alive) alive = protocol.wait(slot(RANK, shot, peer, item), first, a.lane, peer, u32(index), how...);
     return protocol.data(first);
   }
-  WL_DEVICE Pair look(int peer, int shot, u64 item) const { return load_pair(slot(RANK, shot, peer, item)); }
+  template <class... How>
+  WL_DEVICE Look look(int peer, int shot, u64 item, How... how) const {
+    return protocol.look(slot(RANK, shot, peer, item), how...);
+  }
 
   // Wait for every peer's data of one slot and add all ranks' in order.
-  WL_DEVICE Data reduce(int shot, u64 item, Data mine) {
+  template <class... How>
+  WL_DEVICE Data reduce(int shot, u64 item, Data mine, How... how) {
     return in_rank_order<RANK, WORLD, DTYPE>(
-        mine, [&](int peer) { return look(peer, shot, item); },
-        [&](int peer, Pair first) { return receive(peer, shot, item, first); });
+        mine, [&](int peer) { return look(peer, shot, item, how...); },
+        [&](int peer, Look first) { return receive(peer, shot, item, first, how...); });
   }
 };
 

@@ -4,11 +4,12 @@
 //
 // A line is stored, and looked at, by one instruction of LINE_LANES threads, 16 bytes each.
 #pragma once
+#include "layout.cuh"
 #include "ops.cuh"
 
 namespace worldline {
 
-constexpr int LINE = 128, PIECES = 8 / LINE_LANES;
+constexpr int PIECES = 8 / LINE_LANES;
 
 struct Litmus {
   u64 own, peer;  // the lines, here and at the peer

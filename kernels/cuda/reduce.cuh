@@ -8,7 +8,7 @@ namespace worldline {
 // waits for its data.
 template <int RANK, int WORLD, int DTYPE, int N, class Look, class Receive>
 WL_DEVICE Words<N> in_rank_order(Words<N> mine, Look look, Receive receive) {
-  Pair first[WORLD];
+  decltype(look(0)) first[WORLD];
 #pragma unroll
   for (int rank = 0; rank < WORLD; ++rank)
     if (rank != RANK) first[rank] = look(rank);

@@ -13,7 +13,12 @@ namespace worldline {
 
 // Host threads run alone, and one takes a whole line.
 constexpr int WARP = 1, LINE_LANES = 1;
+struct Part {
+  u64 v[16 / LINE_LANES];
+};
 inline bool line_all(bool x) { return x; }
+inline bool warp_all(bool x) { return x; }
+inline void warp_meets() {}
 inline u64 line_first(u64 x) { return x; }
 inline u64 warp_first(u64 x) { return x; }
 

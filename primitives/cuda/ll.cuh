@@ -22,6 +22,8 @@ WL_DEVICE u32 ll_flag(Pair v, u32 epoch) {
 // The protocol of one launch, as kernels take it.
 struct Ll {
   static constexpr int WORDS = 2;  // of data in a slot
+  static constexpr u64 BYTES = SLOT;
+  using Look = Pair;
 
   u64 half;
   u32 epoch = 0;
@@ -35,7 +37,9 @@ struct Ll {
   WL_DEVICE char* slot(u64 even, u64 offset) const {
     return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
   }
+  WL_DEVICE static bool agreed(bool x) { return x; }
   WL_DEVICE void send(char* slot, Words<2> data) const { ll_send(slot, data, epoch); }
+  WL_DEVICE Pair look(const char* slot) const { return load_pair(slot); }
   WL_DEVICE bool wait(char* slot, Pair& seen, const Lane& lane, int peer, u32 index) const {
     return poll(
         slot, seen, [&](Pair v) { return ll_arrived(v, epoch); }, [&](Pair v) { return ll_flag(v, epoch); }, epoch,

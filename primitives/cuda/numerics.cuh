@@ -7,6 +7,15 @@
 
 namespace worldline {
 
+template <bool FIRST, class A, class B>
+struct Choose {
+  using Type = A;
+};
+template <class A, class B>
+struct Choose<false, A, B> {
+  using Type = B;
+};
+
 enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };
 
 // The data of an item: N words of 32 bits.

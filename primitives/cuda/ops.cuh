@@ -26,6 +26,11 @@ namespace worldline {
 
 constexpr int WARP = 32, LINE_LANES = 8;
 
+// A thread's part of a line of 128 bytes.
+struct Part {
+  u64 v[16 / LINE_LANES];
+};
+
 WL_DEVICE void store_pair(void* p, Pair v) {
   asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(p), "l"(v.first), "l"(v.second)
                : "memory");
@@ -37,6 +42,12 @@ WL_DEVICE Pair load_pair(const void* p) {
                : "l"(p)
                : "memory");
   return v;
+}
+// One instruction of a line's threads, which come together, stores or loads the line as a whole.
+WL_DEVICE void store_part(void* p, Part v) { store_pair(p, Pair{v.v[0], v.v[1]}); }
+WL_DEVICE Part load_part(const void* p) {
+  const Pair v = load_pair(p);
+  return {v.first, v.second};
 }
 WL_DEVICE u32 load_u32(const u32* p) {
   u32 v;
@@ -88,15 +99,16 @@ WL_DEVICE u64 clock_ns() {
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
   return t;
 }
+WL_DEVICE void warp_meets() { __syncwarp(); }
 WL_DEVICE void block_barrier() { __syncthreads(); }
 // One-way barriers, numbered from 1: the block's threads arrive, and those that wait go on when all
 // have. What arriving threads did before is then done for the waiting ones. A thread does one of both.
 WL_DEVICE void arrive_at(int barrier) {
-  __syncwarp();
+  warp_meets();
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(blockDim.x) : "memory");
 }
 WL_DEVICE void wait_at(int barrier) {
-  __syncwarp();
+  warp_meets();
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(blockDim.x) : "memory");
 }
 WL_DEVICE u32 thread_index() { return threadIdx.x; }
@@ -115,6 +127,7 @@ WL_DEVICE u32 not_before_here(u32 x) {
 WL_DEVICE bool line_all(bool x) {
   return (__ballot_sync(0xffffffffu, x) >> (threadIdx.x & 24) & 0xffu) == 0xffu;
 }
+WL_DEVICE bool warp_all(bool x) { return __all_sync(0xffffffffu, x); }
 WL_DEVICE u64 line_first(u64 x) { return __shfl_sync(0xffffffffu, x, threadIdx.x & 24); }
 WL_DEVICE u64 warp_first(u64 x) { return __shfl_sync(0xffffffffu, x, 0); }
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from tests.compile_only import sass
+from tests.compile_only import cuda_parting, sass
+from tests.compile_only.cuda_parting import Parting
 from tests.compile_only.flow import Flow, Instruction
 from worldline.kernels import cuda_launch, registry
 from worldline.kernels.protocols import SENTINEL
@@ -74,13 +75,25 @@ class CudaCase:
 
     @property
     def per_item(self) -> int:
-        """Elements of an item."""
-        return ROWS[self.kernel].protocol.item // DTYPES[self.dtype].itemsize
+        """Elements of an item, or of a thread's part of a line."""
+        protocol = ROWS[self.kernel].protocol
+        data = protocol.slot // protocol.lanes if self.lines else protocol.item
+        return data // DTYPES[self.dtype].itemsize
 
     @property
     def sentinel(self) -> bool:
         """Whether slots are re-armed, and tokens exchanged."""
         return ROWS[self.kernel].protocol is SENTINEL
+
+    @property
+    def lines(self) -> bool:
+        """Whether threads share slots: lines, each thread a part, and the last one the flag."""
+        return ROWS[self.kernel].protocol.lanes > 1
+
+    @property
+    def wide_accesses(self) -> int:
+        """Accesses to a wide item: a line's data starts on 8 bytes, a thread's part has 16."""
+        return 2 if self.lines else 1
 
     @property
     def peers(self) -> int:
@@ -115,7 +128,7 @@ class CudaBuild:
     ----------
     case : CudaCase
         What was compiled.
-    flow : Flow
+    whole : Flow
         The kernel's own SASS.
     called : tuple of Flow
         That of the functions that it calls.
@@ -124,15 +137,25 @@ class CudaBuild:
     """
 
     case: CudaCase
-    flow: Flow
+    whole: Flow
     called: tuple[Flow, ...]
     registers: int
     stack: int
 
     @cached_property
+    def flow(self) -> Flow:
+        """The ways through the kernel's own SASS: of those whose warps wait as one, the warps'."""
+        return cuda_parting.together(self.whole) if self.case.lines else self.whole
+
+    @cached_property
+    def within_lines(self) -> Parting:
+        """Where threads that share a line may part."""
+        return cuda_parting.within_lines(self.flow)
+
+    @cached_property
     def all_code(self) -> list[Instruction]:
         """Every instruction, those of called functions included."""
-        return [i for flow in (self.flow, *self.called) for i in flow.code]
+        return [i for flow in (self.whole, *self.called) for i in flow.code]
 
 
 def expressions(module: Module, kernels: Iterable[Kernel] = EVERY_KERNEL) -> tuple[str, ...]:

@@ -6,15 +6,37 @@ import re
 from collections.abc import Callable, Iterable
 
 from tests.compile_only.cuda_builds import CudaBuild
-from tests.compile_only.flow import Flow, Instruction, Test
+from tests.compile_only.cuda_line_rules import LINE_RULES
+from tests.compile_only.cuda_terms import (
+    BRANCH,
+    ITEM_LOAD,
+    ITEM_STORE,
+    LAUNCH_SUCCESSOR,
+    MEMORY,
+    POLLS,
+    RETURN,
+    WAIT_FOR_PREDECESSOR,
+    WORD_STORE,
+    around_looks,
+    at_barrier,
+    has_passes,
+    is_send,
+    is_token,
+    is_zero,
+    listed,
+    rearm_count,
+    rolled_sends,
+    slot_count,
+    token_loads,
+    token_waits,
+)
+from tests.compile_only.flow import Flow
 from tests.compile_only.rules import (
-    ACQUIRE,
     ARRIVE,
     BLOCK_BARRIER,
     EXCHANGE,
     FENCE,
     LL_LOAD,
-    LL_STORE,
     WEAK_128,
     WORD_LOAD,
     expect,
@@ -22,90 +44,38 @@ from tests.compile_only.rules import (
     reads_clock,
 )
 from worldline.primitives import nvrtc
-from worldline.primitives.layout import TOKENS
 
 REGISTERS = {2: 64, 3: 80, 8: 112}
 """By world: 128, which launches reckon with, less a margin."""
-# The arena's words are stored strongly, a caller's tensors are not.
-WORD_STORE = opcode(r"STG\.E\.STRONG\.SYS")
-_IN_TOKENS = re.compile(rf"\+0x{TOKENS >> 8:x}[0-3][0-9a-f]\]")
-ITEM_STORE = opcode(r"STG\.E(\.64|\.128|\.U16)?")
-ITEM_LOAD = opcode(r"LDG\.E(\.64|\.128|\.U16)?")
-MEMORY = opcode(r"(LD|LDG|ST|STG|ATOM|ATOMG|RED)\b.*")
-BRANCH = opcode(r"BRA\b.*")
-RETURN = opcode(r"RET\b.*")
-POLLS = 4
-"""Of a slot, between two looks at the count."""
-WAIT_FOR_PREDECESSOR = opcode(r"ACQBULK")
-LAUNCH_SUCCESSOR = opcode(r"PREEXIT")
-
-
-def _zeroes(instruction: Instruction) -> bool:
-    return LL_STORE(instruction) and instruction.operands.endswith(", RZ")
-
-
-def _sends(instruction: Instruction) -> bool:
-    return LL_STORE(instruction) and not _zeroes(instruction)
-
-
-def _token_loads(flow: Flow) -> list[int]:
-    """List the loads that acquire: soon after them the cache is emptied."""
-    return [i for i in flow.find(WORD_LOAD) if any(map(ACQUIRE, flow.code[i : i + 5]))]
-
-
-def _token_store(instruction: Instruction) -> bool:
-    return WORD_STORE(instruction) and bool(_IN_TOKENS.search(instruction.operands))
-
-
-def _passes(build: CudaBuild) -> bool:
-    """Say whether a kernel has several passes, and several items of a thread in registers."""
-    return build.case.sentinel and build.case.loops
-
-
-def _rolled(build: CudaBuild) -> int:
-    """Peers whose sends the compiler may have left in a loop: where items are read in pieces."""
-    return build.case.peers - 1 if _passes(build) and not build.case.wide else 0
-
-
-def _slots(build: CudaBuild) -> int:
-    """Count the slots that a thread sends, and receives, at a time."""
-    return build.case.shots * build.case.peers * build.case.batch
-
-
-def _rearms(build: CudaBuild) -> int:
-    """Count the slots that a kernel empties again: each that it receives."""
-    return _slots(build) if build.case.sentinel else 0
-
-
-def _lines(what: str, flow: Flow, places: Iterable[int]) -> list[str]:
-    return [f"{what}: {flow.code[i]}" for i in sorted(places)]
 
 
 def slots_take_one_access(build: CudaBuild) -> list[str]:
     """Each slot is written by one strong 128-bit store, and looked at and polled by such loads.
 
-    What is received over the sentinel protocol is emptied again by one more such store.
+    What is received over the sentinel protocol is emptied again by one more such store. Of a line,
+    each thread writes and looks at a part so, in loops that are never unrolled.
     """
     flow, case = build.flow, build.case
     parts = (flow, *build.called)
-    sends = len(flow.find(_sends))
+    sends = len(flow.find(is_send))
     # Loops that send may be unrolled.
-    least, loads = _slots(build) + _rearms(build), len(flow.find(LL_LOAD))
-    uneven = sends % case.peers and not _rolled(build)
-    wrong = sends < least - _rolled(build) or uneven or (not case.loops and sends != least)
+    least, loads = slot_count(build) + rearm_count(build), len(flow.find(LL_LOAD))
+    exact, looks = case.lines or not case.loops, (1 + POLLS) * slot_count(build)
+    uneven = sends % case.peers and not rolled_sends(build)
+    wrong = sends < least - rolled_sends(build) or uneven or (exact and sends != least)
     # In the functions called nothing else is as wide as a slot.
     wide = [i for part in build.called for i in part.code if ".128" in i.opcode]
     weak = [] if case.sentinel and case.wide else flow.find(WEAK_128)
-    elsewhere = [str(i) for i in wide if not _zeroes(i)]
+    elsewhere = [str(i) for i in wide if not is_zero(i)]
     return [
         *([f"{sends} stores that send, to {case.peers} peers"] if wrong else []),
         *expect(
             "stores that clear",
-            sum(len(part.find(_zeroes)) for part in parts),
+            sum(len(part.find(is_zero)) for part in parts),
             0 if case.sentinel else 1,
         ),
-        *([f"{loads} loads"] if loads < (1 + POLLS) * _slots(build) else []),
-        *_lines("weak", flow, weak),
+        *([f"{loads} loads"] if loads < looks or (case.lines and loads > looks) else []),
+        *listed("weak", flow, weak),
         *elsewhere,
     ]
 
@@ -116,40 +86,40 @@ def each_thread_spins_alone(build: CudaBuild) -> list[str]:
     A loop with one is that of the sentinel's passes: what is before a wait is in that.
     """
     flow, case, broken, looks = build.flow, build.case, [], 0
-    passes = _passes(build)
+    passes = has_passes(build)
     for i in flow.find(LL_LOAD):
         loop = flow.innermost_loop(i)
         met = any(map(BLOCK_BARRIER, loop))
         looks += met if passes else not loop
         if met and not passes:
             broken.append(f"not in a loop of its own: {flow.code[i]}")
-    most = 2 * _slots(build) if passes or not case.loops else 0
+    most = 2 * slot_count(build) if passes or not case.loops else 0
     return [*broken, *([f"{looks} loads in no loop, not {most}"] if looks > most else [])]
 
 
 def waiting_loops_look_again(build: CudaBuild) -> list[str]:
-    """Each wait has a loop that reads the clock, never twice without a look at the slot."""
+    """Each wait has a loop that reads the clock, never twice without a look at the slot.
+
+    Threads whose line is no part of the exchange go around the looks; nor do they read the clock.
+    """
     flow = build.flow
-    clocks, polls = flow.find(reads_clock), [*flow.find(LL_LOAD), *_token_loads(flow)]
+    clocks, polls = flow.find(reads_clock), [*flow.find(LL_LOAD), *token_loads(flow)]
+    if build.case.lines:
+        polls += around_looks(flow)
     waits = [i for i in clocks if i in flow.after([i])]
     blind = [i for i in waits if i in flow.after([i], polls)]
     return [
-        *expect("waiting loops", len(waits), _slots(build) + _token_waits(build)),
+        *expect("waiting loops", len(waits), slot_count(build) + token_waits(build)),
         *expect("reads of the clock", len(clocks), len(waits)),
-        *_lines("again without a look", flow, blind),
+        *listed("again without a look", flow, blind),
     ]
-
-
-def _token_waits(build: CudaBuild) -> int:
-    """Count the places where a kernel tells tokens, and where it waits for them."""
-    return build.case.sentinel * (2 if build.case.loops else 1)
 
 
 def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
     """Between the load of the epoch and its store: a block-wide barrier."""
-    flow, tokens = build.flow, _token_loads(build.flow)
+    flow, tokens = build.flow, token_loads(build.flow)
     loads = [flow.code[i] for i in flow.find(WORD_LOAD) if i not in tokens]
-    stores = [i for i in flow.find(WORD_STORE) if not _token_store(flow.code[i])]
+    stores = [i for i in flow.find(WORD_STORE) if not is_token(flow.code[i])]
     # A mark that is cleared is no epoch.
     kept = [flow.code[i] for i in stores if not flow.code[i].operands.endswith(", RZ")]
     early = flow.unseparated(lambda i: i in loads, BLOCK_BARRIER, lambda i: i in kept)
@@ -167,37 +137,35 @@ def passes_follow_each_other(build: CudaBuild) -> list[str]:
     A helper waits for their arrival, and lets them send. Nobody waits for whom it only tells.
     """
     flow, case = build.flow, build.case
-    arrivals, grants = flow.find(_at(ARRIVE, 1)), flow.find(_at(ARRIVE, 2))
-    waits, granted = flow.find(_at(BLOCK_BARRIER, 1)), flow.find(_at(BLOCK_BARRIER, 2))
-    counted = [i for i in flow.find(WORD_LOAD) if i not in _token_loads(flow)]
+    arrivals, grants = flow.find(at_barrier(ARRIVE, 1)), flow.find(at_barrier(ARRIVE, 2))
+    waits, granted = (
+        flow.find(at_barrier(BLOCK_BARRIER, 1)),
+        flow.find(at_barrier(BLOCK_BARRIER, 2)),
+    )
+    counted = [i for i in flow.find(WORD_LOAD) if i not in token_loads(flow)]
     unread = flow.after([0], counted) & set(arrivals)
     # What it has received it empties, and the second shot sends within the pass.
-    most = _rearms(build) + (case.shots - 1) * case.peers * case.batch
-    unasked = len(set(flow.find(_sends)) & flow.after(arrivals, granted))
-    passes = int(_passes(build))
+    most = rearm_count(build) + (case.shots - 1) * case.peers * case.batch
+    unasked = len(set(flow.find(is_send)) & flow.after(arrivals, granted))
+    passes = int(has_passes(build))
     return [
         *expect("arrivals", len(arrivals), case.sentinel * (1 + passes)),
         *expect("waits for arrivals", len(waits), int(case.sentinel)),
         *expect("grants", len(grants), passes),
         *expect("waits for a grant", len(granted), passes),
-        *_lines("before the count is read", flow, unread),
+        *listed("before the count is read", flow, unread),
         *([f"{unasked} stores without a grant"] if case.sentinel and unasked > most else []),
     ]
 
 
-def _at(what: Test, barrier: int) -> Test:
-    """Of a block's barriers, pick one by its number."""
-    return lambda instruction: what(instruction) and f"0x{barrier}," in instruction.operands
-
-
 def tokens_are_released_and_acquired(build: CudaBuild) -> list[str]:
     """Behind the end of the kernel or pass before: a fence, the tokens. Peers' are acquired."""
-    flow, looks = build.flow, _token_loads(build.flow)
-    tokens = flow.find(_token_store)
+    flow, looks = build.flow, token_loads(build.flow)
+    tokens = flow.find(is_token)
     since = [flow.code[i] for i in flow.find(WORD_LOAD) if i not in looks]
-    bare = flow.unseparated(lambda i: i in since or BLOCK_BARRIER(i), FENCE, _token_store)
+    bare = flow.unseparated(lambda i: i in since or BLOCK_BARRIER(i), FENCE, is_token)
     return [
-        *expect("stores of tokens", len(tokens), _token_waits(build)),
+        *expect("stores of tokens", len(tokens), token_waits(build)),
         *(f"no fence before {line}" for line in bare),
         *([f"{len(looks)} looks at tokens"] if bool(looks) != build.case.sentinel else []),
     ]
@@ -208,8 +176,8 @@ def zeroes_are_out_before_sends(build: CudaBuild) -> list[str]:
     found = []
     # What clears may be a function, called before the sends: it is to return past the fence.
     for flow in (build.flow, *build.called):
-        late = flow.unseparated(_zeroes, BLOCK_BARRIER, FENCE)
-        early = flow.unseparated(_zeroes, FENCE, lambda i: _sends(i) or RETURN(i))
+        late = flow.unseparated(is_zero, BLOCK_BARRIER, FENCE)
+        early = flow.unseparated(is_zero, FENCE, lambda i: is_send(i) or RETURN(i))
         found += [f"no barrier before {i}" for i in late]
         found += [f"no fence before {i}" for i in early]
     return found
@@ -224,7 +192,7 @@ def the_lane_is_entered_once(build: CudaBuild) -> list[str]:
     everyone = [i for i in marks if not flow.code[i].guard and not past & set(ends)]
     return [
         *expect("marks of a busy block", len(marks), 1),
-        *_lines("every thread marks", flow, everyone),
+        *listed("every thread marks", flow, everyone),
     ]
 
 
@@ -235,15 +203,15 @@ def nobody_waits_for_the_mark(build: CudaBuild) -> list[str]:
     the sends can hold them up though nobody asks for its result.
     """
     flow, case = build.flow, build.case
-    outputs, sends = set(flow.find(ITEM_STORE)), set(flow.find(_sends))
+    outputs, sends = set(flow.find(ITEM_STORE)), set(flow.find(is_send))
     held: list[str] = []
     for mark in flow.find(EXCHANGE):
         asks = [i for i in _readers(flow, mark) if outputs & flow.after([i])]
         later = len(sends & flow.after([mark]))
-        held += _lines("asked for before the outputs", flow, asks)
-        after = (case.shots - 1) * case.peers + _rearms(build)
+        held += listed("asked for before the outputs", flow, asks)
+        after = (case.shots - 1) * case.peers + rearm_count(build)
         # Each pass sends, and the first one marks.
-        if not _passes(build):
+        if not has_passes(build):
             held += expect("sends after the mark", later, after)
     return held
 
@@ -262,8 +230,11 @@ def _readers(flow: Flow, exchange: int) -> list[int]:
 def registers_suffice(build: CudaBuild) -> list[str]:
     """No spills, no stack, and no more registers than the launch reckons with."""
     case = build.case
-    # The sentinel's slots hold twice the data.
-    most = nvrtc.REGISTERS if _passes(build) else REGISTERS[case.module.world] + 4 * case.sentinel
+    # The sentinel's slots hold twice the data. So do parts of lines: 2 words of an item more, and 4
+    # sums. And of source and target each a thread keeps where its part of a line starts, how many
+    # elements are left from there, and how many words are its own: 5 registers.
+    more = 4 * case.sentinel + 16 * case.lines
+    most = nvrtc.REGISTERS if has_passes(build) else REGISTERS[case.module.world] + more
     return [
         *(str(i) for i in build.all_code if re.match(r"(STL|LDL)\b", i.opcode)),
         *expect("bytes of stack", build.stack, 0),
@@ -306,17 +277,20 @@ def scopes_reach_the_system(build: CudaBuild) -> list[str]:
 
 
 def items_take_the_access_they_may(build: CudaBuild) -> list[str]:
-    """A wide item is loaded and stored at once, another by its elements: it may lie anywhere."""
+    """A wide item is loaded and stored at once, another by its elements: it may lie anywhere.
+
+    Of a line's data a thread has 16 bytes, but they start on 8: it takes two accesses.
+    """
     flow, case = build.flow, build.case
     whole = ".128" if case.sentinel else ".64"
     width = whole if case.wide else ("", ".U16", ".U16")[case.dtype]
-    each = 1 if case.wide else case.per_item
+    each = case.wide_accesses if case.wide else case.per_item
     wanted = opcode(r"(LDG|STG)\.E" + re.escape(width))
     loads, stores = flow.find(ITEM_LOAD), flow.find(ITEM_STORE)
-    # One-shot loads a thread's first item; with loops others too: LL to send and again to add, the
-    # sentinel for each pass.
+    # One-shot loads a thread's first item; with loops others too: LL and LL128 to send and again to
+    # add, the sentinel for each pass.
     if case.shots == 2:
-        least = each * (2 if _rolled(build) else case.peers + 1) * case.batch
+        least = each * (2 if rolled_sends(build) else case.peers + 1) * case.batch
     elif not case.loops:
         least = each
     else:
@@ -326,7 +300,7 @@ def items_take_the_access_they_may(build: CudaBuild) -> list[str]:
     return [
         *([f"{len(loads)} loads of items, not {least}"] if few else []),
         *expect("stores of items", len(stores), stored),
-        *_lines("not as wide", flow, (i for i in [*loads, *stores] if not wanted(flow.code[i]))),
+        *listed("not as wide", flow, (i for i in [*loads, *stores] if not wanted(flow.code[i]))),
     ]
 
 
@@ -338,13 +312,13 @@ def launches_depend(build: CudaBuild) -> list[str]:
     flow = build.flow
     waits, launches = flow.find(WAIT_FOR_PREDECESSOR), flow.find(LAUNCH_SUCCESSOR)
     if build.case.module.arch < 90:
-        return _lines("not before sm_90", flow, [*waits, *launches])
+        return listed("not before sm_90", flow, [*waits, *launches])
     # The wait is under a predicate that always holds; ptxas may make it a branch.
     around = [i for i in flow.find(BRANCH) if set(waits) & set(flow.successors[i])]
     before = flow.after([0], [*waits, *around]) | {0}
-    sends, case = set(flow.find(_sends)), build.case
-    second = (case.shots - 1) * case.peers + _rearms(build)
-    if _passes(build):
+    sends, case = set(flow.find(is_send)), build.case
+    second = (case.shots - 1) * case.peers + rearm_count(build)
+    if has_passes(build):
         second += len(sends)  # each pass sends
     sent = flow.after(sends)
     late = [i for i in launches if i in sent and len(sends & flow.after([i])) <= second]
@@ -354,9 +328,9 @@ def launches_depend(build: CudaBuild) -> list[str]:
     among = [i for i in launches if i not in (*late, *early, *helps)]
     return [
         *expect("waits for the predecessor", len(waits), 1),
-        *_lines("before the wait", flow, (i for i in before if MEMORY(flow.code[i]))),
-        *_lines("before the wait", flow, (i for i in launches if i in before)),
-        *_lines("among the sends", flow, among),
+        *listed("before the wait", flow, (i for i in before if MEMORY(flow.code[i]))),
+        *listed("before the wait", flow, (i for i in launches if i in before)),
+        *listed("among the sends", flow, among),
         *expect("launches of the successor by helpers", len(helps), int(case.sentinel)),
         *expect("launches of the successor before the sends", len(early), 1),
         *expect("launches of the successor after the sends", len(late), 1),
@@ -368,7 +342,7 @@ def nothing_is_computed_after_the_wait(build: CudaBuild) -> list[str]:
     flow = build.flow
     if build.case.module.arch < 90:
         return []
-    loads, most = flow.find(WORD_LOAD), 8 + 2 * build.case.sentinel + 4 * _passes(build)
+    loads, most = flow.find(WORD_LOAD), 8 + 2 * build.case.sentinel + 4 * has_passes(build)
     reached = flow.after(flow.find(WAIT_FOR_PREDECESSOR), loads)
     between = sum(i < min(loads) for i in reached)
     return [f"{between} instructions, not {most}"] if between > most else []
@@ -390,6 +364,7 @@ CUDA_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
     items_take_the_access_they_may,
     launches_depend,
     nothing_is_computed_after_the_wait,
+    *LINE_RULES,
 )
 
 

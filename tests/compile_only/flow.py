@@ -170,8 +170,16 @@ class Flow:
                 backwards[following].append(node)
         return immediate_dominators(backwards, end)
 
-    def between(self, branch: int) -> list[Instruction]:
-        """Return what may run from a branch until its ways have met again."""
+    def meeting(self, branch: int) -> int | None:
+        """Return where a branch's ways meet again; None where they do not."""
         meeting = self._rejoins[branch]
-        walls = [meeting] if meeting is not None and meeting < len(self.code) else []
-        return [self.code[i] for i in self.after([branch], walls)]
+        return meeting if meeting is not None and meeting < len(self.code) else None
+
+    def until_met(self, branch: int) -> frozenset[int]:
+        """Return what may run from a branch until its ways have met again."""
+        meeting = self.meeting(branch)
+        return self.after([branch], [] if meeting is None else [meeting])
+
+    def between(self, branch: int) -> list[Instruction]:
+        """Return the instructions of :meth:`until_met`."""
+        return [self.code[i] for i in self.until_met(branch)]

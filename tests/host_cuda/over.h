@@ -1,12 +1,14 @@
 // The all-reduces over each protocol, as harnesses on the host call them.
 #pragma once
 #include "all_reduce_ll.cuh"
+#include "all_reduce_ll128.cuh"
 #include "all_reduce_sentinel.cuh"
 
 namespace worldline {
 
 struct OverLl {
-  static constexpr int HELPERS = 0, WORDS = Ll::WORDS;
+  static constexpr int HELPERS = 0, FLOATS = Ll::WORDS, UNIT = 2;  // floats in a slot, in an access
+  static constexpr u64 SLOT_BYTES = SLOT;
 
   template <int RANK, int WORLD, bool WIDE, bool LOOPS>
   static void run(const AllReduce& a, int shots) {
@@ -17,10 +19,24 @@ struct OverLl {
   }
 };
 
+struct OverLl128 {
+  static constexpr int HELPERS = 0, FLOATS = LINE_DATA / 4, UNIT = 2;
+  static constexpr u64 SLOT_BYTES = LINE;
+
+  template <int RANK, int WORLD, bool WIDE, bool LOOPS>
+  static void run(const AllReduce& a, int shots) {
+    if (shots == 1)
+      all_reduce_ll128_one_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
+    else
+      all_reduce_ll128_two_shot<RANK, WORLD, FLOAT32, WIDE, LOOPS>(a);
+  }
+};
+
 // BATCH: items of a thread that takes several.
 template <int BATCH>
 struct OverSentinel {
-  static constexpr int HELPERS = WARP, WORDS = Sentinel::WORDS;
+  static constexpr int HELPERS = WARP, FLOATS = Sentinel::WORDS, UNIT = 4;
+  static constexpr u64 SLOT_BYTES = SLOT;
 
   template <int RANK, int WORLD, bool WIDE, bool LOOPS>
   static void run(const AllReduce& a, int shots) {

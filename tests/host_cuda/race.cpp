@@ -16,11 +16,14 @@
 using namespace worldline;
 
 constexpr int BLOCKS = 2, WORKERS = 4, BATCH = 2;
-constexpr u64 HALF = 1 << 14, SENTINEL = LL + 2 * HALF, STAGE = BLOCKS * CHANNEL;
+constexpr u64 SLOTS = 1 << 14, HALF = 2 * SLOTS, SENTINEL = LL + 2 * HALF, STAGE = BLOCKS * CHANNEL;
 constexpr u64 ARENA_BYTES = SENTINEL + 3 * STAGE;
 
 struct RaceLl : OverLl {
-  static constexpr u64 REGION = LL, BUFFER = HALF, ROOM = HALF;
+  static constexpr u64 REGION = LL, BUFFER = HALF, ROOM = SLOTS;
+};
+struct RaceLl128 : OverLl128 {
+  static constexpr u64 REGION = LL + SLOTS, BUFFER = HALF, ROOM = HALF - SLOTS;
 };
 struct RaceSentinel : OverSentinel<BATCH> {
   static constexpr u64 REGION = SENTINEL, BUFFER = STAGE, ROOM = CHANNEL;
@@ -41,15 +44,15 @@ void launch_as(int rank, const AllReduce& a, int shots, std::integer_sequence<in
 
 template <class PROTOCOL>
 int race(char** argv) {
-  constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, WORDS = PROTOCOL::WORDS;
+  constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, FLOATS = PROTOCOL::FLOATS;
   const int rounds = std::atoi(argv[2]), count = std::atoi(argv[3]), shots = std::atoi(argv[4]);
   const u32 epoch = u32(std::strtoul(argv[5], nullptr, 0));
   const u64 limit_ns = std::strtoull(argv[6], nullptr, 0) * 1'000'000;
-  std::vector<std::vector<u64>> arenas(WL_WORLD, std::vector<u64>(ARENA_BYTES / 8 + 2));
+  std::vector<std::vector<u64>> arenas(WL_WORLD, std::vector<u64>(ARENA_BYTES / 8 + 16));
   std::vector<std::vector<float>> in(WL_WORLD), out(WL_WORLD);
   std::vector<u64> base(WL_WORLD), notice(WL_WORLD);
   for (int r = 0; r < WL_WORLD; ++r) {
-    base[r] = (u64(arenas[r].data()) + 15) / 16 * 16;
+    base[r] = (u64(arenas[r].data()) + 127) / 128 * 128;
     for (u32 b = 0; b < u32(MAX_BLOCKS); ++b) {
       *block_word(base[r], EPOCHS, b) = epoch;
       *block_word(base[r], STAGES, b) = epoch << 2;
@@ -88,11 +91,11 @@ int race(char** argv) {
           a.source = in[r].data() + size_t(round) * count;
           a.target = out[r].data() + size_t(round) * count;
           a.count = count;
-          a.items = (count + PER_ITEM<FLOAT32, WORDS> - 1) / PER_ITEM<FLOAT32, WORDS>;
+          a.items = (count + FLOATS - 1) / FLOATS;
           a.share = (a.items + WL_WORLD - 1) / WL_WORLD;
           a.region = PROTOCOL::REGION;
           a.buffer = PROTOCOL::BUFFER;
-          a.stride = PROTOCOL::ROOM / SLOT / shots / WL_WORLD;
+          a.stride = PROTOCOL::ROOM / PROTOCOL::SLOT_BYTES / shots / WL_WORLD * (PROTOCOL::SLOT_BYTES / SLOT);
           launch_as<PROTOCOL>(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
           kernel_end.arrive_and_wait();
         }
@@ -115,5 +118,7 @@ int race(char** argv) {
 }
 
 int main(int, char** argv) {
-  return argv[1] == std::string("ll") ? race<RaceLl>(argv) : race<RaceSentinel>(argv);
+  const std::string protocol = argv[1];
+  if (protocol == "ll128") return race<RaceLl128>(argv);
+  return protocol == "ll" ? race<RaceLl>(argv) : race<RaceSentinel>(argv);
 }

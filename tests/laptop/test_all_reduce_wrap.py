@@ -20,6 +20,6 @@ def check_far_slot(world: Any) -> list[int]:
 
 
 def test_wrap_leaves_no_old_flag() -> None:
-    for flags in worldline.spawn(check_far_slot, 2, arena_bytes=1 << 19):
+    for flags in worldline.spawn(check_far_slot, 2, arena_bytes=1 << 20):
         # The large calls had epochs 0xfffffffd and 0xfffffffe; the small ones could not cover them.
         assert flags == [0, 3, 4]

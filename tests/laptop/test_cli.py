@@ -48,7 +48,7 @@ def test_no_command_shows_the_commands() -> None:
 def test_explain() -> None:
     document = json.loads(worldline("explain", "--size", "1M", "--ranks", "4", "--json").stdout)
     assert document["algorithm"] == "ll_two_shot"
-    assert document["chunks"] == 3
+    assert document["chunks"] == 6
     text = worldline("explain", "--size", "1K").stdout
     assert "ll_one_shot" in text
     assert "  why: " in text

@@ -13,7 +13,7 @@ import pytest
 from worldline.primitives import nvrtc
 
 WRAP = "0xfffffffc"
-PROTOCOLS = ("ll", "sentinel")
+PROTOCOLS = ("ll", "ll128", "sentinel")
 _ADVANCE = "store_u32(block_word(arena, offset, word), value);"
 PLANTED = {
     "single buffer": ("ll", "ll.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
@@ -28,6 +28,13 @@ PLANTED = {
         "counters.cuh",
         _ADVANCE,
         _ADVANCE.replace("value)", "value - 1)"),
+    ),
+    "one half for lines": ("ll128", "ll128.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
+    "a line whose flag is not looked at": (
+        "ll128",
+        "ll128.cuh",
+        "!looks || flag() == ll128_flag(epoch)",
+        "!looks || flag() != 0",
     ),
     "one stage": ("sentinel", "sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage"),
     "a slot that is not re-armed": ("sentinel", "sentinel.cuh", "    sentinel_rearm(slot);\n", ""),
@@ -79,7 +86,9 @@ def test_threads_agree_with_the_sum(
 ) -> None:
     require_tool("g++")
     program = build(repo_root, tmp_path, world)
-    for protocol, shots, epoch, count in product(PROTOCOLS, "12", ("0", WRAP), ("92", "256")):
+    for protocol, shots, epoch, count in product(
+        PROTOCOLS, "12", ("0", WRAP), ("92", "256", "600")
+    ):
         done = run(program, protocol, "20", count, shots, epoch, "60000")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "WARNING" not in done.stderr, done.stderr
@@ -92,6 +101,9 @@ def test_planted_bugs_are_caught(
     require_tool("g++")
     program = build(repo_root, tmp_path, 3, PLANTED[bug])
     # One item a thread: with more, a thread is seldom a whole operation ahead of another.
-    protocol, count = PLANTED[bug][0], {"ll": "16", "sentinel": "32"}[PLANTED[bug][0]]
+    protocol, count = (
+        PLANTED[bug][0],
+        {"ll": "16", "ll128": "240", "sentinel": "32"}[PLANTED[bug][0]],
+    )
     ends = (run(program, protocol, "400", count, "1", "0", "1000").returncode for _ in range(20))
     assert any(end in (1, 2) for end in ends)

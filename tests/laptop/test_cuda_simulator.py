@@ -40,6 +40,11 @@ def test_a_planted_bug_is_caught(simulator: Simulator, bug: str) -> None:
     )
 
 
+def test_a_link_that_tears_lines_is_no_place_for_ll128(simulator: Simulator) -> None:
+    done = simulator.run("pieces", 0, 20)
+    assert any("wrong result" in what for what in done.failures.values())
+
+
 # Two digits each: for messages the flag and then the data in memory.
 LITMUS = {
     "relaxed": {"00", "01", "10", "11"},

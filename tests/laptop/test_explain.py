@@ -20,10 +20,10 @@ from worldline.primitives.layout import MINIMUM, ArenaLayout
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
 def test_launches_are_counted_as_they_are_cut(row: Algorithm, world: int, most: int | None) -> None:
     layout = ArenaLayout(world, MINIMUM)
-    asked = Request("all_reduce", torch.bfloat16, "sum", 0, world, "cuda")
+    asked = Request("all_reduce", torch.bfloat16, "sum", 0, world, "cuda", torn="")
     step = chunk_elements(row, asked, layout)
     for count in (0, 1, 1000, step - 1, step, step + 1, 3 * step, 3 * step + 1):
-        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda")
+        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="")
         choice = choose(asked, row.name, Launch(min(256, row.widest(world)), 64))
         cut = chunks(row, asked, layout, choice.launch, most)
         told = explain(asked, choice, layout, "torch", most)
@@ -52,7 +52,7 @@ def test_a_grid_is_claimed_where_it_is_known(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_worlds_own_explanation_claims_its_grid() -> None:
-    asked = Request("all_reduce", torch.bfloat16, "sum", 1 << 20, 4, "cuda")
+    asked = Request("all_reduce", torch.bfloat16, "sum", 1 << 16, 4, "cuda")
     told: Explanation = explain(asked, choose(asked), ArenaLayout(4, MINIMUM), "loopback", most=2)
     assert told.as_dict()["launch"] == {"grid": 2, "block": told.choice.launch.block}
     assert "cap" not in told.launch_words

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.compile_only.cuda_builds import tool
-from worldline import cli, litmus_command
-from worldline.kernels import litmus
+from worldline import cli
+from worldline.kernels import litmus, litmus_verdict
 from worldline.kernels.litmus import TALLIES, Tally
 from worldline.primitives import nvrtc
 from worldline.primitives.fingerprint import fingerprint
@@ -51,7 +51,8 @@ def library(
     """Compile the litmus for the host."""
     place = tmp_path_factory.mktemp("litmus")
     (place / "litmus.cpp").write_text(SOURCE)
-    folders = [repo_root / "kernels/cuda", nvrtc.HEADERS]
+    (place / "layout.cuh").write_text(nvrtc.layout_header())
+    folders = [place, repo_root / "kernels/cuda", nvrtc.HEADERS]
     flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", *(f"-I{f}" for f in folders)]
     command = [require_tool("g++"), *flags, "litmus.cpp", "-o", "litmus.so"]
     subprocess.run(command, cwd=place, check=True)
@@ -110,20 +111,20 @@ def test_a_verdict_is_kept_for_its_hardware(
 ) -> None:
     monkeypatch.setenv("WORLDLINE_CACHE", str(tmp_path / "new"))
     here = {"driver": "580.1", "gpus": [{"name": "one"}], "python": "3.11"}
-    assert litmus_command.kept(here) is None
-    assert "not run yet" in litmus_command.in_words(None)
+    assert litmus_verdict.kept(here) is None
+    assert "not run yet" in litmus_verdict.in_words(None)
     verdict = {
         "date": "2026-11-30",
         "hardware": {name: here[name] for name in ("driver", "gpus")},
         "tallies": [Tally("stores", 9, 8, 0, 0, 0).as_dict()],
     }
-    litmus_command.keep(verdict)
-    assert litmus_command.kept({**here, "python": "3.12"}) == verdict
-    assert litmus_command.kept({**here, "driver": "581.0"}) is None
-    words = litmus_command.in_words(verdict)
+    litmus_verdict.keep(verdict)
+    assert litmus_verdict.kept({**here, "python": "3.12"}) == verdict
+    assert litmus_verdict.kept({**here, "driver": "581.0"}) is None
+    words = litmus_verdict.in_words(verdict)
     assert words == "litmus of 2026-11-30: 0 of 8 stores of 128 bytes torn"
     monkeypatch.setenv("WORLDLINE_CACHE", "/proc/nowhere")
-    litmus_command.keep(verdict)
+    litmus_verdict.keep(verdict)
 
 
 @pytest.mark.skipif(len(fingerprint()["gpus"]) > 1, reason="for machines without two GPUs")

@@ -43,6 +43,9 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     whole = chunk_elements(row, request(1 << 30, world), layout)
     assert whole > 0
     buffer, items = row.protocol.buffer(layout), -(-whole * 2 // row.protocol.item)
+    room, slot = row.protocol.room(layout), row.protocol.slot
+    assert 0 < room <= buffer
+    assert row.stride(layout) * SLOT % slot == 0
     if row.protocol.channel:
         assert whole * 2 >= 1 << 60
         lanes = row.widest(world) * (row.batch(world) if row.backend == "cuda" else 1)
@@ -52,9 +55,9 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     elif row.protocol is BARRIER:
         assert whole * 2 <= buffer
     elif row.shots == 1:
-        assert world * items * SLOT <= buffer
+        assert world * items * slot <= room
     else:
-        assert -(-items // world) * world * SLOT <= buffer // 2
+        assert -(-items // world) * world * slot <= room // 2
 
 
 def test_names_are_unique_and_kernels_exist() -> None:
@@ -70,6 +73,29 @@ def test_the_choice_follows_size_and_world() -> None:
     assert choose(request((64 << 10) + 8, 8)).algorithm.name == "ll_two_shot"
     assert choose(request(64 << 20, 2)).algorithm.name == "ll_one_shot"
     assert choose(request(64 << 20, 16)).algorithm.name == "ll_two_shot"
+
+
+@pytest.mark.parametrize(
+    ("world", "torn", "nbytes", "name"),
+    [
+        (2, "", 64 << 10, "ll_one_shot_cuda"),
+        (2, "", (64 << 10) + 2, "ll128_one_shot_cuda"),
+        (2, "", 2 << 20, "ll128_one_shot_cuda"),
+        (2, "", (2 << 20) + 2, "sentinel_two_shot_cuda"),
+        (2, "torn", 512 << 10, "ll_one_shot_cuda"),
+        (2, "torn", (512 << 10) + 2, "sentinel_two_shot_cuda"),
+        (8, "", 64 << 10, "ll_one_shot_cuda"),
+        (8, "", 1 << 20, "ll128_two_shot_cuda"),
+        (8, "torn", 256 << 10, "ll_two_shot_cuda"),
+        (8, "", 1 << 30, "sentinel_two_shot_cuda"),
+        (1, "", 1 << 30, "sentinel_one_shot_cuda"),
+    ],
+)
+def test_the_choice_on_gpus(world: int, torn: str, nbytes: int, name: str) -> None:
+    asked = Request("all_reduce", torch.bfloat16, "sum", nbytes // 2, world, "cuda", torn)
+    choice = choose(asked)
+    assert choice.algorithm.name == name
+    assert dict(choice.refused).get("ll128_one_shot_cuda", "") == torn
 
 
 def test_the_choice_explains_itself() -> None:
@@ -131,7 +157,7 @@ def test_refusals_list_every_reason() -> None:
         assert f"{row.name}," in str(caught.value) or f"{row.name}:" in str(caught.value)
     assert str(caught.value).count("int64 is not one of") == 1
     assert str(caught.value).count("an integer can be any pattern") == 1
-    with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll_one_shot"):
+    with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll128_one_shot"):
         choose(request(64, 2), "ring")
 
 
@@ -152,7 +178,7 @@ def test_layouts_refuse(world: int, size: int, words: str) -> None:
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
 def test_a_gpu_gets_a_launch_or_a_reason(world: int, row: Algorithm) -> None:
     for count in (1, 1 << 20, 1 << 33):
-        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda")
+        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="")
         if row.supports(asked) is None:
             assert row.launches(asked)
         else:

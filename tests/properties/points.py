@@ -51,7 +51,9 @@ class Subject:
     def request(self, count: int) -> Request:
         """Return what a call on ``count`` elements asks for."""
         world = self.layout.world_size
-        return Request(self.row.collective, self.dtype, self.op, count, world, self.device_type)
+        return Request(
+            self.row.collective, self.dtype, self.op, count, world, self.device_type, torn=""
+        )
 
     @property
     def item(self) -> int:

@@ -104,6 +104,19 @@ BUGS = {
         60,
     ),
     "no_wait_for_predecessor": Bug("all_reduce_ll.cuh", _ONE_SHOT_WAIT, "", "small", 4),
+    "one_half_for_lines": Bug("ll128.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30),
+    "line_of_any_epoch": Bug(
+        "ll128.cuh", "flag() == ll128_flag(epoch)", "flag() != 0", "lines", 20
+    ),
+    "flag_taken_for_data": Bug(
+        "line_items.cuh", "eights(WORDS / 2 - holds_flag(thread))", "eights(WORDS / 2)", "lines", 8
+    ),
+    "lines_without_token": Bug(
+        "all_reduce_ll128.cuh", " || (thread_index() < LINE_LANES && item == 0)", "", "lines", 60
+    ),
+    "lines_not_cleared_before_wrap": Bug(
+        "epochs.cuh", "at < half; at", "at < half / 3; at", "wrap", 60
+    ),
     "one_stage": Bug("sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage", "sentinel", 30),
     "two_stages": Bug(
         "sentinel.cuh",
@@ -208,6 +221,20 @@ BUGS = {
         "other == EMPTY ? other : word",
         "sentinel",
         20,
+    ),
+    "sum_of_what_never_came": Bug(
+        "all_reduce_ll128.cuh",
+        "if (active) target.store(item, exchange.alive ? sum : nan_words<DTYPE, Ll128::WORDS>());",
+        "if (active) target.store(item, sum);",
+        "lost",
+        60,
+    ),
+    "peers_not_told_of_a_timeout": Bug(
+        "deadline.cuh",
+        "  for (int step = 0; step < lane.world; ++step)\n",
+        "  for (int step = 0; step < 1; ++step)\n",
+        "lost",
+        60,
     ),
     "busy_mark_not_cleared": Bug("overlap.cuh", "store_u32(busy, 0)", "(void)busy", "small", 4),
     "busy_mark_by_every_thread": Bug(

@@ -16,6 +16,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 SCENARIOS = (
     "small",
+    "lines",
+    "lost",
     "sentinel",
     "stages",
     "passes",

@@ -1,6 +1,7 @@
 // Stands in for primitives/cuda/host_ops.h: every operation goes to the simulator.
 //
-// A pair is two 64-bit accesses, which is all that the architecture promises of a vector access.
+// A pair is two 64-bit accesses, which is all that the architecture promises of a vector access. A
+// thread takes whole lines.
 #pragma once
 #include "host_common.h"
 #include "seam.h"
@@ -38,6 +39,13 @@ inline Pair load_pair(const void* p) {
   u64 values[2];
   simulator::load_pair(u64(p), values);
   return {values[0], values[1]};
+}
+
+inline void store_part(void* p, Part v) { simulator::store_line(u64(p), v.v); }
+inline Part load_part(const void* p) {
+  Part v;
+  simulator::load_line(u64(p), v.v);
+  return v;
 }
 
 }  // namespace worldline

@@ -15,10 +15,10 @@ void with_width(const AllReduce& a, int shots) {
 template <class OVER, int RANK, int WORLD>
 void as_rank(AllReduce& a, const simulator::Kernel& kernel) {
   if (kernel.rank != RANK || kernel.world != WORLD) return;
-  constexpr int PER = PER_ITEM<FLOAT32, OVER::WORDS>;
+  constexpr int PER = OVER::FLOATS;
   a.items = (kernel.count + PER - 1) / PER;
   a.share = (a.items + kernel.world - 1) / kernel.world;
-  if (kernel.wide && kernel.count % PER == 0)
+  if (kernel.wide && kernel.count % OVER::UNIT == 0)
     with_width<OVER, RANK, WORLD, true>(a, kernel.shots);
   else
     with_width<OVER, RANK, WORLD, false>(a, kernel.shots);
@@ -48,8 +48,10 @@ void simulator::run(const Kernel& kernel) {
   a.buffer = kernel.buffer;
   a.stride = kernel.stride;
   a.launch_point = kernel.launch_point;
-  if (kernel.sentinel)
+  if (kernel.protocol == Protocol::sentinel)
     over<OverSentinel<int(BATCH)>>(a, kernel);
+  else if (kernel.protocol == Protocol::ll128)
+    over<OverLl128>(a, kernel);
   else
     over<OverLl>(a, kernel);
 }

@@ -103,6 +103,24 @@ void Memory::store_release(Observer& who, u64 address, int bytes, u64 value) {
 }
 
 
+u64 Memory::number_of(const u64 words[16]) {
+  lines_.emplace_back(words, words + 16);
+  return lines_.size() - 1;
+}
+
+void Memory::store_line(Observer& who, u64 address, const u64 words[16]) {
+  const u64 number = number_of(words);
+  for (u64 piece = 0; piece < (lines_in_pieces ? 8 : 1); ++piece) store(who, address + 16 * piece, 8, number);
+}
+
+void Memory::load_line(Observer& who, u64 address, u64 words[16]) {
+  u64 number = 0;
+  for (u64 piece = 0; piece < 8; ++piece) {
+    if (piece == 0 || lines_in_pieces) number = load(who, address + 16 * piece, 8);
+    for (u64 word = 2 * piece; word < 2 * piece + 2; ++word) words[word] = lines_[number][word];
+  }
+}
+
 u64 Memory::exchange(Observer& who, u64 address, int bytes, u64 value) {
   const u32 place = place_of(address);
   Team& team = *who.team;
@@ -197,6 +215,7 @@ void Memory::enqueue(Observer& who, u64 address, int bytes, u64 value,
                      std::shared_ptr<Fence> after) {
   const u32 place = place_of(address);
   Team& team = *who.team;
+  if (arena_of(place) != team.rank && offset_of(place) >= u32(worldline::TOKENS) && to_peers_++ == lost) return;
   history(place, bytes);
   auto pending = std::make_shared<Pending>(
       Pending{&who, place, value, std::move(after), team.before->last(place)});

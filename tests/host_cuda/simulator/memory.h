@@ -10,6 +10,9 @@
 // It promises peers nothing: what is under way stays so. A fence of a later kernel covers it,
 // and later stores to the same location come after it.
 //
+// A line of 128 bytes is a value of its own: it becomes visible, and is read, as a whole. Where
+// `lines_in_pieces` says so its 16-byte pieces are.
+//
 // A fence teaches a reader nothing about other locations, which is weaker than the hardware's: the
 // kernels learn by flags that lie in the data's own words, by block barriers and by kernels' ends.
 #pragma once
@@ -26,7 +29,8 @@
 namespace simulator {
 
 constexpr u32 MOST_BLOCKS = 4;
-constexpr u64 HALF_BYTES = 4096;  // of LL's region
+constexpr u64 SLOTS_BYTES = 4096, LINES_BYTES = 8192;
+constexpr u64 HALF_BYTES = SLOTS_BYTES + LINES_BYTES;  // of the region of LL and LL128
 constexpr u64 STAGE_BYTES = MOST_BLOCKS * worldline::CHANNEL;
 constexpr u64 SENTINEL = worldline::LL + 2 * HALF_BYTES;
 constexpr u32 ARENA_BYTES = SENTINEL + 3 * STAGE_BYTES;
@@ -108,6 +112,10 @@ class Memory {
   u64 load(Observer& who, u64 address, int bytes);
   void store(Observer& who, u64 address, int bytes, u64 value);
   void store_release(Observer& who, u64 address, int bytes, u64 value);
+  void store_line(Observer& who, u64 address, const u64 words[16]);
+  void load_line(Observer& who, u64 address, u64 words[16]);
+  // A number that stands for a line's words, or for a piece's in the piece's place.
+  u64 number_of(const u64 words[16]);
   u64 exchange(Observer& who, u64 address, int bytes, u64 value);
   void fence(Observer& who);
   void barrier(Team& team, const std::vector<Observer*>& members);
@@ -124,6 +132,8 @@ class Memory {
   u32 floor(const Observer& who, u32 place) const;
   // Whether it could load a newer one than that.
   bool newer(const Observer& who, u32 place, u32 floor) const;
+  bool lines_in_pieces = false;
+  u64 lost = ~u64(0);  // which one of the stores of slots and tokens to peers gets lost
   int arenas() const { return arenas_; }
   u32 places() const { return u32(arenas_) * ARENA_PLACES; }
 
@@ -144,10 +154,12 @@ class Memory {
   static std::shared_ptr<Fence> fence_before(const Observer& who);
 
   int arenas_;
+  u64 to_peers_ = 0;
   Random& random_;
   double freshness_;
   std::vector<u32> initial_;
   std::vector<std::vector<Value>> histories_;
+  std::vector<std::vector<u64>> lines_{std::vector<u64>(16)};  // by number; the first is empty
 };
 
 }  // namespace simulator

@@ -9,8 +9,16 @@ namespace simulator {
 
 constexpr u32 BEFORE_WRAP = 0xffffffffu;
 
+static u64 floats(Protocol protocol) {
+  return protocol == Protocol::ll ? 2 : protocol == Protocol::ll128 ? worldline::LINE_DATA / 4 : 4;
+}
+
+static u64 room(Protocol protocol) {  // for slots of a launch
+  return protocol == Protocol::ll ? SLOTS_BYTES / u64(worldline::SLOT) : LINES_BYTES / u64(worldline::LINE);
+}
+
 u64 Call::items(int world) const {
-  const u64 per_item = sentinel ? 4 : 2, all = (count + per_item - 1) / per_item;
+  const u64 per_item = floats(protocol), all = (count + per_item - 1) / per_item;
   return shots == 1 ? all : (all + u64(world) - 1) / u64(world);
 }
 
@@ -21,28 +29,58 @@ u32 passes(const Call& call, int world, u32 block) {
 }
 
 // A launch has no more blocks than items for them: each block of LL must exchange a slot with each
-// peer. LL's slots have room for one launch, a sentinel call takes any count.
-static Call call(bool sentinel, int world, int shots, u64 most, u32 grid, u32 threads, Random& random) {
-  const u64 room = 2 * (HALF_BYTES / u64(worldline::SLOT) / u64(world) / u64(shots)) * u64(shots == 2 ? world : 1);
-  const u64 count = 1 + random.below(sentinel ? most : std::min(most, room));
-  Call drawn{sentinel, shots, count, grid, threads, random.chance(0.5)};
+// peer. LL's slots and lines have room for one launch, a sentinel call takes any count.
+static Call call(Protocol protocol, int world, int shots, u64 most, u32 grid, u32 threads, Random& random) {
+  const u64 shares = shots == 2 ? u64(world) : 1;
+  const u64 held = floats(protocol) * (room(protocol) / u64(world) / u64(shots)) * shares;
+  // Lines take many elements.
+  if (protocol == Protocol::ll128) most *= 10;
+  const u64 count = 1 + random.below(protocol == Protocol::sentinel ? most : std::min(most, held));
+  Call drawn{protocol, shots, count, grid, threads, random.chance(0.5)};
   drawn.grid = std::min(grid, u32((drawn.items(world) + threads - 1) / threads));
   return drawn;
 }
 
-static Call any(bool sentinel, int world, u64 most, Random& random) {
+static Call any(Protocol protocol, int world, u64 most, Random& random) {
   const int shots = random.between(1, 2);
   const u32 grid = u32(random.between(1, 4));
-  return call(sentinel, world, shots, most, grid, random.choice({1u, 2u, 4u}), random);
+  return call(protocol, world, shots, most, grid, random.choice({1u, 2u, 4u}), random);
 }
 
+static Protocol any_protocol(Random& random) {
+  return random.choice({Protocol::ll, Protocol::ll128, Protocol::sentinel, Protocol::sentinel});
+}
+
+// Over one of the protocols that share epochs.
+static Protocol with_epochs(Random& random) { return random.choice({Protocol::ll, Protocol::ll128}); }
+
 // Few items to a thread, so that a rank is often a whole operation ahead of another.
-static Scenario small(bool sentinel, Random& random) {
+static Scenario small(Protocol protocol, Random& random) {
   Scenario scenario{random.between(2, 3), {}};
-  const int calls = sentinel ? 7 : 4;
+  const int calls = protocol == Protocol::sentinel ? 7 : 4;
   for (int i = 0; i < calls; ++i)
     scenario.calls.push_back(
-        call(sentinel, scenario.world, 1, 12, 2, random.choice({1u, 2u, 4u}), random));
+        call(protocol, scenario.world, 1, 12, 2, random.choice({1u, 2u, 4u}), random));
+  return scenario;
+}
+
+// Any calls, of which one store to a peer gets lost.
+static Scenario lost(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  for (int i = 0; i < 3; ++i)
+    scenario.calls.push_back(any(any_protocol(random), scenario.world, random.choice({3, 20}), random));
+  scenario.faulty = true;
+  return scenario;
+}
+
+// Lines, now and then amid LL's slots: halves alternate with epochs that both count.
+static Scenario lines(bool pieces, Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  scenario.pieces = pieces;
+  for (int i = 0; i < 5; ++i)
+    scenario.calls.push_back(call(random.chance(0.2) ? Protocol::ll : Protocol::ll128, scenario.world,
+                                  random.between(1, 2), random.choice({3, 12, 30}), u32(random.between(1, 3)),
+                                  random.choice({1u, 2u}), random));
   return scenario;
 }
 
@@ -50,7 +88,7 @@ static Scenario small(bool sentinel, Random& random) {
 static Scenario stages(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   for (int i = 0; i < 8; ++i)
-    scenario.calls.push_back(call(true, scenario.world, random.between(1, 2), 40, u32(random.between(1, 3)),
+    scenario.calls.push_back(call(Protocol::sentinel, scenario.world, random.between(1, 2), 40, u32(random.between(1, 3)),
                                   random.choice({1u, 2u}), random));
   return scenario;
 }
@@ -59,7 +97,7 @@ static Scenario stages(Random& random) {
 static Scenario passes(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   for (int i = 0; i < 3; ++i)
-    scenario.calls.push_back(call(true, scenario.world, random.between(1, 2), random.choice({12, 80, 80}),
+    scenario.calls.push_back(call(Protocol::sentinel, scenario.world, random.between(1, 2), random.choice({12, 80, 80}),
                                   u32(random.between(1, 3)), random.choice({1u, 2u}), random));
   return scenario;
 }
@@ -68,7 +106,7 @@ static Scenario passes(Random& random) {
 static Scenario between(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   for (int i = 0; i < 8; ++i)
-    scenario.calls.push_back(call(i % 3 == 0, scenario.world, 1, 8, 1, 2, random));
+    scenario.calls.push_back(call(i % 3 == 0 ? Protocol::sentinel : with_epochs(random), scenario.world, 1, 8, 1, 2, random));
   return scenario;
 }
 
@@ -77,7 +115,7 @@ static Scenario grids(Random& random) {
   const int shots = random.between(1, 2);
   for (int i = 0; i < 5; ++i)
     scenario.calls.push_back(
-        call(random.chance(0.3), scenario.world, shots, 200, u32(1 + i * 3 % 4), 2, random));
+        call(any_protocol(random), scenario.world, shots, 200, u32(1 + i * 3 % 4), 2, random));
   return scenario;
 }
 
@@ -85,7 +123,7 @@ static Scenario mixed(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   const int calls = random.between(3, 5);
   for (int i = 0; i < calls; ++i)
-    scenario.calls.push_back(any(random.chance(0.5), scenario.world, random.choice({3, 20, 250}), random));
+    scenario.calls.push_back(any(any_protocol(random), scenario.world, random.choice({3, 20, 250}), random));
   scenario.epoch = random.choice({0u, 0u, 0u, BEFORE_WRAP - 1, BEFORE_WRAP - 2, BEFORE_WRAP - 3});
   return scenario;
 }
@@ -95,7 +133,7 @@ static Scenario wrap(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
   const int before = random.between(2, 3);
   for (int i = 0; i < before + 2; ++i)
-    scenario.calls.push_back(any(false, scenario.world, i < before ? 8 : 250, random));
+    scenario.calls.push_back(any(with_epochs(random), scenario.world, i < before ? 8 : 250, random));
   scenario.epoch = BEFORE_WRAP - u32(before);
   scenario.stale_slots = true;
   return scenario;
@@ -108,7 +146,7 @@ static Scenario clears(Random& random) {
   const u32 threads = random.choice({2u, 4u});
   for (int i = 0; i < 4; ++i)
     scenario.calls.push_back(
-        call(false, scenario.world, random.between(1, 2), i % 2 == 0 ? 2 : 24, 2, threads, random));
+        call(with_epochs(random), scenario.world, random.between(1, 2), i % 2 == 0 ? 2 : 24, 2, threads, random));
   scenario.epoch = BEFORE_WRAP - u32(random.between(2, 3));
   return scenario;
 }
@@ -116,14 +154,17 @@ static Scenario clears(Random& random) {
 // The third call is for the dead lane to refuse.
 static Scenario overlap(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
-  for (int i = 0; i < 3; ++i) scenario.calls.push_back(any(random.chance(0.5), scenario.world, 20, random));
+  for (int i = 0; i < 3; ++i) scenario.calls.push_back(any(any_protocol(random), scenario.world, 20, random));
   scenario.overlapped = true;
   return scenario;
 }
 
 Scenario draw(const std::string& name, Random& random) {
-  if (name == "small") return small(false, random);
-  if (name == "sentinel") return small(true, random);
+  if (name == "small") return small(Protocol::ll, random);
+  if (name == "sentinel") return small(Protocol::sentinel, random);
+  if (name == "lost") return lost(random);
+  if (name == "lines") return lines(false, random);
+  if (name == "pieces") return lines(true, random);
   if (name == "stages") return stages(random);
   if (name == "passes") return passes(random);
   if (name == "between") return between(random);
@@ -136,9 +177,10 @@ Scenario draw(const std::string& name, Random& random) {
 }
 
 std::string describe(const Call& call) {
+  constexpr const char* names[] = {"LL", "LL128", "sentinel"};
   char text[120];
   std::snprintf(text, sizeof text, "%s %s-shot, %llu elements, %u blocks of %u threads%s",
-                call.sentinel ? "sentinel" : "LL", call.shots == 1 ? "one" : "two", call.count, call.grid, call.threads,
+                names[int(call.protocol)], call.shots == 1 ? "one" : "two", call.count, call.grid, call.threads,
                 call.in_place ? ", in place" : "");
   return text;
 }

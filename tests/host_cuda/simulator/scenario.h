@@ -10,12 +10,13 @@ namespace simulator {
 
 // One all-reduce, equal on all ranks but for where it may start its successor.
 struct Call {
-  bool sentinel;
+  Protocol protocol;
   int shots;
   u64 count;
   u32 grid, threads;  // threads that take items
   bool in_place;
 
+  bool sentinel() const { return protocol == Protocol::sentinel; }
   u64 items(int world) const;  // to share among its threads
 };
 
@@ -24,6 +25,8 @@ struct Scenario {
   std::vector<Call> calls;
   u32 epoch = 0;             // the one before the first call's
   bool stale_slots = false;  // all slots start as calls of the last round would have left them
+  bool pieces = false;       // lines of LL128 arrive in pieces
+  bool faulty = false;       // one store to a peer gets lost
   bool overlapped = false;   // rank 0 runs its first two calls at once
 };
 

@@ -33,12 +33,13 @@ static void entry() {
 }
 
 Schedule::Schedule(Memory& memory, Random& random, std::vector<std::vector<Order>> streams,
-                   std::function<void(const Launch&)> ended, bool unordered)
+                   std::function<void(const Launch&)> ended, bool unordered, bool faulty)
     : memory(memory),
       random_(random),
       streams_(std::move(streams)),
       ended_(std::move(ended)),
       unordered_(unordered),
+      faulty_(faulty),
       pasts_(streams_.size(), Past{std::vector<u32>(memory.places()), {}}),
       nothing_(pasts_[0]),
       launches_(streams_.size()),
@@ -220,7 +221,7 @@ bool Schedule::drain_some(bool hurry) {
 
 // Nobody can run and no store is under way.
 void Schedule::idle() {
-  bool dead = unordered_;
+  bool dead = unordered_ || faulty_;
   for (size_t rank = 0; rank < streams_.size(); ++rank)
     dead |= memory.newest(arena_base(int(rank)) + worldline::DEAD, 8) != 0;
   if (!dead || ++leaps_ > MOST_LEAPS)

@@ -65,10 +65,10 @@ struct Launch {
 class Schedule {
  public:
   // Run all streams to their ends, and until all stores are visible. `ended` sees each launch as it
-  // ends. With `unordered`, rank 0's peers start once all its threads wait for them, and a wait in
-  // vain runs into its deadline instead of being a hang.
+  // ends. With `unordered`, rank 0's peers start once all its threads wait for them. With it, or
+  // with `faulty`, a wait in vain runs into its deadline instead of being a hang.
   Schedule(Memory& memory, Random& random, std::vector<std::vector<Order>> streams,
-           std::function<void(const Launch&)> ended, bool unordered);
+           std::function<void(const Launch&)> ended, bool unordered, bool faulty);
   void run();
 
   // For the thread that runs.
@@ -107,7 +107,7 @@ class Schedule {
   Random& random_;
   std::vector<std::vector<Order>> streams_;
   std::function<void(const Launch&)> ended_;
-  bool unordered_;
+  bool unordered_, faulty_;
   std::vector<Past> pasts_;  // by rank: of its kernels from the first on that have ended
   const Past nothing_;       // of a kernel without predecessors
   std::vector<std::vector<std::unique_ptr<Launch>>> launches_;

@@ -36,6 +36,18 @@ void load_pair(u64 address, u64 values[2]) {
   values[1] = load(address + 8, 8);
 }
 
+void load_line(u64 address, u64 words[16]) {
+  const u64 last = address + u64(worldline::LINE) - 16;
+  sleep_if_paused(address, last);
+  Schedule::running->point();
+  Schedule::running->memory.load_line(observer(), address, words);
+}
+
+void store_line(u64 address, const u64 words[16]) {
+  Schedule::running->point();
+  Schedule::running->memory.store_line(observer(), address, words);
+}
+
 void store(u64 address, int bytes, u64 value) {
   Schedule::running->point();
   Schedule::running->memory.store(observer(), address, bytes, value);

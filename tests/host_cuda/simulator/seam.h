@@ -16,6 +16,8 @@ constexpr u64 arena_base(int arena) { return u64(arena + 1) << ARENA_BITS; }
 u64 load(u64 address, int bytes);
 u32 load_acquire(u64 address);
 void load_pair(u64 address, u64 values[2]);
+void load_line(u64 address, u64 words[16]);
+void store_line(u64 address, const u64 words[16]);
 void store(u64 address, int bytes, u64 value);
 void store_plain(u64 address, int bytes, u64 value);
 void store_release(u64 address, int bytes, u64 value);
@@ -34,12 +36,14 @@ struct Place {
 };
 Place place();
 
+enum class Protocol { ll, ll128, sentinel };
+
 // One launch's arguments; `run` is one thread of it.
 struct Kernel {
   u64 base[16];
   u64 limit_ns, notice;
   int rank, world, operation, shots;
-  bool sentinel;
+  Protocol protocol;
   const void* source;
   void* target;
   u64 count, region, buffer, stride;

@@ -48,6 +48,8 @@ class Simulation {
  public:
   Simulation(const Scenario& scenario, Random& random)
       : scenario_(scenario), memory_(scenario.world + 1, random), random_(random) {
+    memory_.lines_in_pieces = scenario.pieces;
+    if (scenario.faulty) memory_.lost = random.below(30);
     for (int rank = 0; rank < scenario.world; ++rank) fill(arena_base(rank));
   }
 
@@ -59,10 +61,12 @@ class Simulation {
     for (size_t number = 0; number < scenario_.calls.size(); ++number) add(number, streams);
     Schedule schedule(
         memory_, random_, std::move(streams), [this](const Launch& launch) { check(launch); },
-        scenario_.overlapped);
+        scenario_.overlapped, scenario_.faulty);
     schedule.run();
     if (scenario_.overlapped)
       check_overlap();
+    else if (scenario_.faulty)
+      check_fault();
     else
       check_end();
     return schedule.steps;
@@ -80,12 +84,28 @@ class Simulation {
     for (u64 at = SENTINEL; at < ARENA_BYTES; at += 8) memory_.fill(arena + at, 8, ~u64(0));
     if (!scenario_.stale_slots) return;
     // Flags 2 and 3: the first epochs after the wrap, each in its own half.
-    for (u64 half = 0; half < 2; ++half)
-      for (u64 at = 0; at < HALF_BYTES; at += 8)
-        memory_.fill(arena + worldline::LL + half * HALF_BYTES + at, 8, (2 + half) << 32 | GARBAGE);
+    for (u64 half = 0; half < 2; ++half) {
+      const u64 flag = 2 + half, slots = arena + worldline::LL + half * HALF_BYTES;
+      for (u64 at = 0; at < SLOTS_BYTES; at += 8) memory_.fill(slots + at, 8, flag << 32 | GARBAGE);
+      std::vector<u64> line(16, u64(GARBAGE));
+      line.back() = flag << 32 | flag;
+      const u64 number = memory_.number_of(line.data());
+      for (u64 at = SLOTS_BYTES; at < HALF_BYTES; at += 16) memory_.fill(slots + at, 8, number);
+    }
   }
 
   u64 notice(int rank) const { return arena_base(scenario_.world) + 8 * u64(rank); }
+
+  // Where a protocol's slots are, and how many bytes of them in a half or in a block's channel.
+  struct Place {
+    u64 region, buffer, room, slot;
+  };
+  static Place place_of(Protocol protocol) {
+    const u64 slot = worldline::SLOT, line = worldline::LINE, first = worldline::LL;
+    if (protocol == Protocol::sentinel) return {SENTINEL, STAGE_BYTES, u64(worldline::CHANNEL), slot};
+    if (protocol == Protocol::ll128) return {first + SLOTS_BYTES, HALF_BYTES, LINES_BYTES, line};
+    return {first, HALF_BYTES, SLOTS_BYTES, slot};
+  }
 
   void add(size_t number, std::vector<std::vector<Order>>& streams) {
     const Call& call = scenario_.calls[number];
@@ -113,18 +133,18 @@ class Simulation {
       kernel.world = scenario_.world;
       kernel.operation = OPERATION;
       kernel.shots = call.shots;
-      kernel.sentinel = call.sentinel;
+      kernel.protocol = call.protocol;
       kernel.source = source.data();
       kernel.target = call.in_place ? source.data() : target.data();
       kernel.count = call.count;
-      kernel.region = call.sentinel ? SENTINEL : u64(worldline::LL);
-      kernel.buffer = call.sentinel ? STAGE_BYTES : HALF_BYTES;
-      const u64 room = call.sentinel ? u64(worldline::CHANNEL) : HALF_BYTES;
-      kernel.stride = room / worldline::SLOT / u64(call.shots) / u64(scenario_.world);
+      const Place place = place_of(call.protocol);
+      kernel.region = place.region;
+      kernel.buffer = place.buffer;
+      kernel.stride = place.room / place.slot / u64(call.shots) / u64(scenario_.world) * (place.slot / worldline::SLOT);
       kernel.launch_point = u32(random_.between(0, 2));
       kernel.wide = random_.chance(0.5);
       const bool overlaps = scenario_.overlapped && rank == 0 && number == 1;
-      const u32 threads = call.threads + (call.sentinel ? 1 : 0);
+      const u32 threads = call.threads + (call.sentinel() ? 1 : 0);
       streams[rank].push_back({kernel, call.grid, threads, overlaps ? 0 : u32(number)});
     }
     expected_.push_back(std::move(sums));
@@ -138,7 +158,7 @@ class Simulation {
 
   // A launch of an ordered run, as it ends.
   void check(const Launch& launch) const {
-    if (scenario_.overlapped) return;
+    if (scenario_.overlapped || scenario_.faulty) return;
     const Call& call = scenario_.calls[launch.call];
     const std::string where = "rank " + text(launch.rank) + " call " + text(launch.call) + " (" +
                               describe(call) + "): ";
@@ -146,7 +166,7 @@ class Simulation {
     const u32 peers = ((1u << scenario_.world) - 1) & ~(1u << launch.rank);
     for (size_t block = 0; block < launch.blocks.size(); ++block) {
       const Team& team = launch.blocks[block]->team;
-      if (call.sentinel) continue;  // its tokens do for this
+      if (call.sentinel()) continue;  // its tokens do for this
       if ((team.sent & peers) != peers || (team.heard & peers) != peers)
         fail(where + "block " + text(block) + " sent nothing to, or heard nothing from, a peer");
     }
@@ -171,11 +191,11 @@ class Simulation {
     check_alive("after the last call: ");
     u32 epoch = scenario_.epoch;
     for (const Call& call : scenario_.calls)
-      if (!call.sentinel) epoch = next_epoch(epoch);
+      if (!call.sentinel()) epoch = next_epoch(epoch);
     for (int word = 0; word < worldline::MAX_BLOCKS; ++word) {
       u32 count = scenario_.epoch << 2;
       for (const Call& call : scenario_.calls)
-        if (call.sentinel) count = count_after(count, passes(call, scenario_.world, u32(word)));
+        if (call.sentinel()) count = count_after(count, passes(call, scenario_.world, u32(word)));
       for (int rank = 0; rank < scenario_.world; ++rank)
         if (memory_.newest(arena_base(rank) + worldline::EPOCHS + 4 * word, 4) != epoch ||
             memory_.newest(arena_base(rank) + worldline::STAGES + 4 * word, 4) != count)
@@ -193,6 +213,27 @@ class Simulation {
       for (u64 i = 0; i < scenario_.calls[last].count; ++i)
         if (output(last, rank)[i] != 0x7fffffff)
           fail("rank " + text(rank) + " has a number from a dead lane");
+    }
+  }
+
+  // A store was lost: the sums are right all the same, or all ranks know, and no number is wrong.
+  void check_fault() const {
+    bool dead = false;
+    for (int rank = 0; rank < scenario_.world; ++rank) dead |= control(rank, worldline::DEAD) != 0;
+    for (int rank = 0; rank < scenario_.world; ++rank) {
+      if (dead && control(rank, worldline::DEAD) == 0) fail("rank " + text(rank) + "'s lane lives on");
+      bool exact = true;
+      for (size_t number = 0; number < scenario_.calls.size(); ++number)
+        for (u64 i = 0; i < scenario_.calls[number].count; ++i) {
+          const u32 found = output(number, rank)[i];
+          if (found == expected_[number][i]) continue;
+          exact = false;
+          if (found != NAN_BITS)
+            fail("rank " + text(rank) + " call " + text(number) + " (" + describe(scenario_.calls[number]) +
+                 "): wrong number: element " + text(i) + " is " + std::to_string(as_float(found)));
+        }
+      // A rank whose kernels had all ended learns of it with its next call.
+      if (!exact && memory_.newest(notice(rank), 8) != 1) fail("rank " + text(rank) + "'s host was not told");
     }
   }
 

@@ -1,0 +1,90 @@
+// LL128: lines of 120 bytes of data and a flag of 8, no barrier.
+//
+// Slot: a line of 128 bytes, written and read by one instruction of LINE_LANES neighbours, 16 bytes
+// each. The last one's upper half is the flag, the operation's epoch twice; the rest is data, bit for
+// bit. Nothing else proves it: a line has to become visible as a whole. No specification promises
+// that, so kernels of this protocol are offered only where litmus.cuh has looked for torn lines.
+//
+//     byte   0              16                   112      120      128
+//            | data, thread 0 | ... | data, thread 7 | epoch epoch |
+//
+// Who writes what, why reuse is safe, and the wrap: as for LL (ll.py), on whose epochs and halves
+// lines lie. A half holds LL's slots and then lines, so what clears one clears both.
+//
+// Memory order: none. A line's data is ordered by being in the line.
+//
+// Threads of a warp wait together: who looks again at its part looks at the flag's once more, too.
+#pragma once
+#include "epochs.cuh"
+#include "numerics.cuh"
+#include "poll.cuh"
+
+namespace worldline {
+
+// The line's last thread holds the flag.
+WL_DEVICE bool holds_flag(u32 thread) { return thread % LINE_LANES == LINE_LANES - 1; }
+
+WL_DEVICE u64 ll128_flag(u32 epoch) { return u64(epoch) << 32 | epoch; }
+
+// The protocol of one launch, as kernels take it.
+struct Ll128 {
+  static constexpr int WORDS = LINE / 4 / LINE_LANES;  // of a thread, the flag's included
+  static constexpr u64 BYTES = LINE / LINE_LANES;
+  using Look = Part;
+
+  u64 half;
+  u32 epoch = 0;
+
+  WL_DEVICE explicit Ll128(u64 half) : half(half) {}
+  WL_DEVICE void begin(u64 own, u32 last, u32 thread, u32 threads) {
+    epoch = epoch_after(last);
+    clear_before_wrap(own, epoch, thread, threads, half);
+  }
+  // A thread's part of a line by its offset from one of the even half, in bytes.
+  WL_DEVICE char* slot(u64 even, u64 offset) const {
+    return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
+  }
+  WL_DEVICE static bool agreed(bool x) { return warp_all(x); }
+  // `active`: whether the thread's line is part of the exchange, equal for all of its threads.
+  WL_DEVICE void send(char* slot, Words<WORDS> data, bool active) const {
+    Part part;
+#pragma unroll
+    for (int i = 0; i < WORDS / 2; ++i) part.v[i] = u64(data.w[2 * i + 1]) << 32 | data.w[2 * i];
+    if (holds_flag(thread_index())) part.v[WORDS / 2 - 1] = ll128_flag(epoch);
+    warp_meets();
+    if (active) store_part(slot, part);
+  }
+  WL_DEVICE Part look(const char* slot, bool active) const {
+    warp_meets();
+    return active ? load_part(slot) : Part{};
+  }
+  WL_DEVICE bool wait(char* slot, Part& seen, const Lane& lane, int peer, u32 index, bool active) const {
+    const bool looks = active && holds_flag(thread_index());
+    const auto flag = [&] { return seen.v[WORDS / 2 - 1]; };
+    const auto arrived = [&] { return !looks || flag() == ll128_flag(epoch); };
+    if (warp_all(arrived())) return true;
+    Patience patience;
+#pragma unroll 1
+    for (u32 rounds = 1;; ++rounds) {
+#pragma unroll
+      for (int poll = 0; poll < POLLS; ++poll) {
+        pause();
+        if (active) seen = load_part(slot);
+        if (warp_all(arrived())) return true;
+      }
+#ifndef WL_NO_DEADLINE
+      if (rounds % (SPINS / POLLS) != 0) continue;
+      const bool late = !arrived() && !patience.more(lane, epoch, peer, index, u32(flag()));
+      if (!warp_all(!late)) return false;
+#endif
+    }
+  }
+  WL_DEVICE Words<WORDS> data(Part v) const {
+    Words<WORDS> words;
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) words.w[i] = u32(v.v[i / 2] >> 32 * (i % 2));
+    return words;
+  }
+};
+
+}  // namespace worldline
