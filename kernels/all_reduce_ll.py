@@ -104,7 +104,7 @@ def all_reduce_ll_one_shot(
         The deadline of each wait.
     RANK, WORLD, DTYPE, WIDE, HALF, SLOTS, BLOCK : constexpr
         Own rank, ranks, code of the dtype, whether the tensors take 8-byte accesses, bytes of
-        half the LL region, items to a program and pass.
+        half the LL region and of its slots, items to a program and pass.
     """
     table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)

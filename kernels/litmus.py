@@ -1,14 +1,15 @@
 """Litmus: hammer the links with wide stores and look for one that is seen in pieces.
 
 No specification promises that a line of 128 bytes arrives whole: LL128 needs it, and a test can
-only refute it. Every rank stores into its right neighbour's arena and looks at what its left
-neighbour stores, for a while.
+only refute it. Every rank stores into each other one's arena in turn and looks at what comes into
+its own, for a while.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import torch
 from worldline.primitives.cuda_module import CudaModule
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "litmus.cu"
-KINDS = ("stores", "reductions")
+STORES = "stores"
+KINDS = (STORES, "reductions")
 BLOCKS, THREADS = 16, 128
 """Half of the blocks store, half look."""
 TALLIES = ("looks", "changes", "torn_8", "torn_16", "torn_128")
@@ -76,8 +78,12 @@ def add(tallies: Iterable[Tally]) -> list[Tally]:
     ]
 
 
-def hammer(world: Any, seconds: float) -> list[Tally]:
+def hammer(
+    world: Any, seconds: float, together: Callable[[Callable[[], object]], None]
+) -> list[Tally]:
     """Run the litmus on this rank of an idle world of GPUs; collective.
+
+    Each rank stores into every other one's memory in turn: all directions are looked at.
 
     Parameters
     ----------
@@ -85,38 +91,56 @@ def hammer(world: Any, seconds: float) -> list[Tally]:
         Of two ranks or more.
     seconds : float
         For each kind.
+    together : callable
+        Does something on every rank or fails on all of them.
 
     Returns
     -------
     list of Tally
-        What this rank saw of its left neighbour's accesses.
+        What this rank saw of the others' accesses, by kind.
     """
-    arena, right = world.lane.arena, (world.rank + 1) % world.size
-    module = CudaModule(SOURCE, world.device, expressions())
-    words = BLOCKS // 2 * THREADS * 16 // 4
-    seen = []
+    modules: list[CudaModule] = []
+    together(lambda: modules.append(CudaModule(SOURCE, world.device, expressions())))
+    seen: list[Tally] = []
     for kind, name in zip(KINDS, expressions(), strict=True):
-        if kind == "reductions" and module.capability < (9, 0):
+        if kind == "reductions" and modules[0].capability < (9, 0):
             continue
-        counts = torch.zeros(
-            BLOCKS // 2 * THREADS, len(TALLIES), dtype=torch.int64, device=world.device
-        )
-        arena.fill_words(arena.layout.staged, 0, words)
-        world.synchronize()
-        world.barrier()
+        for ahead in range(1, world.size):
+            one = _Direction(world, kind, (world.rank + ahead) % world.size)
+            together(one.prepare)
+            limit = int(seconds / (world.size - 1) * 1e9)
+            together(functools.partial(one.run, modules[0], name, limit, seen))
+    return add(seen)
+
+
+class _Direction:
+    """One kind of access from this rank to a peer, while another's come in."""
+
+    def __init__(self, world: Any, kind: str, peer: int) -> None:
+        self._world, self._kind, self._peer = world, kind, peer
+        self._counts = torch.empty(0)
+
+    def prepare(self) -> None:
+        """Empty the own lines, which nobody stores into yet."""
+        arena, device = self._world.lane.arena, self._world.device
+        shape = (BLOCKS // 2 * THREADS, len(TALLIES))
+        self._counts = torch.zeros(shape, dtype=torch.int64, device=device)
+        arena.fill_words(arena.layout.staged, 0, BLOCKS // 2 * THREADS * 16 // 4)
+        self._world.synchronize()
+
+    def run(self, module: CudaModule, name: str, limit_ns: int, seen: list[Tally]) -> None:
+        """Store and look for a while."""
+        arena = self._world.lane.arena
         arguments = Arguments(
-            arena.bases[world.rank] + arena.layout.staged,
-            arena.bases[right] + arena.layout.staged,
-            counts.data_ptr(),
-            int(seconds * 1e9),
+            arena.bases[self._world.rank] + arena.layout.staged,
+            arena.bases[self._peer] + arena.layout.staged,
+            self._counts.data_ptr(),
+            limit_ns,
         )
         module.launch(name, arguments, BLOCKS, THREADS)
-        world.synchronize()
-        world.barrier()
-        totals = counts.sum(dim=0)
-        world.synchronize()
-        seen.append(Tally(kind, *map(int, totals.tolist())))
-    return seen
+        totals = self._counts.sum(dim=0)
+        self._world.synchronize()
+        seen.append(Tally(self._kind, *map(int, totals.tolist())))
 
 
 def expressions() -> tuple[str, str]:

@@ -5,57 +5,100 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from worldline.kernels.litmus import Tally
+from worldline.kernels.litmus import STORES, TALLIES, Tally, add
 from worldline.primitives.cubin_cache import cache_folder
 from worldline.primitives.fingerprint import HARDWARE, hardware
+from worldline.primitives.gpus import machine as this_machine
+
+ENOUGH = 10_000
+"""Lines that each rank must have seen change: fewer show nothing."""
 
 
-def make(tallies: Sequence[Tally], ranks: int, seconds: float) -> dict[str, Any]:
-    """Describe what ``ranks`` ranks have seen on this machine in so many seconds of each kind."""
+def make(seen: Sequence[Sequence[Tally]], gpus: Sequence[str], seconds: float) -> dict[str, Any]:
+    """Describe what ranks have seen.
+
+    Parameters
+    ----------
+    seen : sequence of sequence of Tally
+        What each rank saw.
+    gpus : sequence of str
+        The ranks' GPUs, by UUID: between them the verdict holds.
+    seconds : float
+        How long each kind of access was hammered.
+    """
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "ranks": ranks,
+        "ranks": len(seen),
         "seconds": seconds,
         "hardware": hardware(),
-        "tallies": [tally.as_dict() for tally in tallies],
+        "gpus": list(gpus),
+        "fewest": min(t.changes for tallies in seen for t in tallies if t.kind == STORES),
+        "tallies": [tally.as_dict() for tally in add(t for tallies in seen for t in tallies)],
     }
 
 
 def verdict_file(machine: dict[str, Any]) -> Path:
-    """Return where the verdict on a machine's hardware is kept."""
-    hardware = json.dumps({name: machine[name] for name in HARDWARE}, sort_keys=True)
-    return cache_folder() / f"litmus-{hashlib.sha256(hardware.encode()).hexdigest()[:16]}.json"
+    """Return where the verdict on a machine's hardware is kept: of this machine, as it runs."""
+    known = [{name: machine[name] for name in HARDWARE}, this_machine()]
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / f"litmus-{digest[:16]}.json"
 
 
 def keep(verdict: dict[str, Any]) -> None:
-    """Write a verdict beside the compiled kernels; where that cannot be, it is only printed."""
-    file = verdict_file(verdict["hardware"])
+    """Write a verdict beside the compiled kernels, if that can be.
+
+    Not over one that has seen a torn line, or has looked for longer at the same GPUs.
+    """
+    file, known = verdict_file(verdict["hardware"]), kept(verdict["hardware"])
+    covers = known is not None and set(known["gpus"]) >= set(verdict["gpus"])
+    if known and covers and (pieces(known) or known["seconds"] > verdict["seconds"]):
+        return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(verdict, indent=2) + "\n")
+        handle, made = tempfile.mkstemp(dir=file.parent, prefix=file.name)
+        with os.fdopen(handle, "w") as text:
+            os.fchmod(handle, 0o644)
+            text.write(json.dumps(verdict, indent=2) + "\n")
+        os.replace(made, file)
     except OSError:
         return
 
 
 def kept(machine: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the verdict on a machine's hardware, or None where there is none."""
+    """Return the verdict on a machine's hardware, or None where there is none that is whole."""
     try:
         verdict: dict[str, Any] = json.loads(verdict_file(machine).read_text())
-    except (OSError, ValueError):
+        whole = {
+            "date": str(verdict["date"]),
+            "seconds": float(verdict["seconds"]),
+            "fewest": int(verdict["fewest"]),
+            "gpus": [str(gpu) for gpu in verdict["gpus"]],
+        }
+        for tally in verdict["tallies"]:
+            Tally(str(tally["kind"]), *(int(tally[name]) for name in TALLIES))
+        return {**verdict, **whole} if verdict["tallies"] else None
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    return verdict
+
+
+def pieces(verdict: dict[str, Any]) -> int:
+    """Count the stores of lines that were seen in pieces: LL128 makes no reductions."""
+    return sum(int(t["torn_128"]) for t in verdict["tallies"] if t["kind"] == STORES)
 
 
 def why_torn(verdict: dict[str, Any] | None) -> str:
     """Say why a line may arrive in pieces, by a verdict; empty if none was seen to."""
     if verdict is None:
-        return "nothing is known of the links: run `worldline litmus`"
-    pieces = max(tally["torn_128"] for tally in verdict["tallies"])
-    return f"the litmus has seen {pieces} lines of 128 bytes in pieces" if pieces else ""
+        return "nothing is known of the links before the first init, or `worldline litmus`"
+    if pieces(verdict):
+        return f"the litmus has seen {pieces(verdict)} lines of 128 bytes in pieces"
+    return "" if verdict["fewest"] >= ENOUGH else "the litmus has seen too few lines change"
 
 
 def in_words(verdict: dict[str, Any] | None) -> str:

@@ -1,7 +1,7 @@
 """The arena's map: which bytes of symmetric memory belong to what.
 
-Every rank's arena has the same map, so an offset plus a peer's base is an address. Each protocol
-has its own region: a word that is a flag is never a payload.
+Every rank's arena has the same map, so an offset plus a peer's base is an address. No two protocols
+share a byte: a word that is a flag is never a payload.
 
 ::
 

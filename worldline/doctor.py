@@ -35,6 +35,7 @@ _DAMAGED = "installed, but does not load; pip install --force-reinstall nvidia-c
 _RANKS = 2
 _SECONDS = 120.0
 _WORKS = "works"
+_REFUSED = "refused: "
 _EQUAL = "bits equal on "
 
 
@@ -81,6 +82,7 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
         missing["NVRTC"] = _DAMAGED
     if not machine["gpus"]:
         missing["GPU"] = "no CUDA device is visible to torch; kernels run in Triton's interpreter"
+    checked = _algorithms(providers, run_kernels)  # Its worlds may run the litmus.
     return {
         "worldline": __version__,
         "machine": machine,
@@ -88,7 +90,7 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
         "gpu_obstacles": obstacles(machine["gpus"]),
         "litmus": kept(machine) if len(machine["gpus"]) > 1 else None,
         "providers": providers,
-        "algorithms": _algorithms(providers, run_kernels),
+        "algorithms": checked,
         "missing": missing,
     }
 
@@ -117,6 +119,8 @@ def _algorithms(providers: dict[str, str | None], run_kernels: bool) -> list[dic
                 state, why = "not run", "--no-check"
             elif verdicts[point] == _WORKS:
                 state, why = "works", _EQUAL + counted(_ranks(provider), "rank")
+            elif verdicts[point].startswith(_REFUSED):
+                state, why = "refused", verdicts[point].removeprefix(_REFUSED)
             else:
                 state, why = "fails", verdicts[point]
             name, dtype = point.split()
@@ -154,7 +158,8 @@ def _run_checks(provider: str, points: list[str]) -> dict[str, str]:
             why = f"rank {outcome.rank}: {last_line(outcome.failure)}"
             return dict.fromkeys(points, why)
     wrong = {
-        point: f"rank {outcome.rank}: {verdict}"
+        # Refusals are equal on all ranks.
+        point: verdict if verdict.startswith(_REFUSED) else f"rank {outcome.rank}: {verdict}"
         for outcome in outcomes
         for point, verdict in outcome.value.items()
         if verdict != _WORKS
@@ -171,6 +176,10 @@ def _check_rank(world: Any) -> dict[str, str]:
         for dtype in DTYPES:
             inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
             mine = inputs[world.rank].to(world.device)
+            refusal = row.supports(world.request("all_reduce", mine))
+            if refusal is not None:
+                verdicts[_point(row.name, dtype)] = _REFUSED + refusal
+                continue
             result = world.all_reduce(mine, algorithm=row.name)
             world.synchronize()
             same = torch.equal(

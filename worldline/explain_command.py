@@ -10,9 +10,8 @@ from rich.table import Table
 
 from worldline.autotune.choose import choose
 from worldline.explanation import Explanation, explain
-from worldline.kernels.litmus_verdict import kept, why_torn
 from worldline.kernels.registry import Request, dtype_name
-from worldline.primitives.fingerprint import hardware
+from worldline.lines import foretell
 from worldline.primitives.layout import ArenaLayout
 from worldline.primitives.memory import PROVIDERS
 from worldline.screen import counted, say
@@ -46,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
         max(1, nbytes // dtype.itemsize),
         args.ranks,
         provider.device_type,
-        why_torn(kept(hardware())) if provider.name == "torch" and args.ranks > 1 else "",
+        foretell(args.ranks) if provider.name == "torch" and args.ranks > 1 else "",
     )
     choice = choose(request, args.algorithm)
     # Loopback counts the blocks that fit beside the other ranks' once it has a GPU.

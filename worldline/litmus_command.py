@@ -9,9 +9,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from worldline.kernels.litmus import Tally, add, hammer
-from worldline.kernels.litmus_verdict import keep, make
+from worldline.kernels.litmus import TALLIES, Tally
+from worldline.kernels.litmus_verdict import keep
 from worldline.launch import spawn
+from worldline.lines import litmus
 from worldline.primitives.arguments import seconds
 from worldline.primitives.errors import ProviderError
 from worldline.screen import say
@@ -34,10 +35,9 @@ def main(args: argparse.Namespace) -> int:
             f"the litmus needs 2 ranks or more, each with a GPU of its own: there are {ranks}, and "
             f"torch sees {gpus} GPUs"
         )
-    seen = spawn(hammer, ranks, (duration,), provider="torch")
-    tallies = add(tally for rank in seen for tally in rank)
-    verdict = make(tallies, ranks, duration)
+    verdict = spawn(litmus, ranks, (duration,), provider="torch")[0]
     keep(verdict)
+    tallies = [Tally(*(told[name] for name in ("kind", *TALLIES))) for told in verdict["tallies"]]
     if args.json:
         print(json.dumps(verdict, indent=2))
     else:

@@ -193,7 +193,7 @@ def init(
         from worldline.lines import torn
 
         try:
-            world.torn = torn(world, rendezvous)
+            world.torn = torn(world)
         except BaseException:
             world.close()
             raise

@@ -134,6 +134,11 @@ class World:
         return self.lanes[0]
 
     @property
+    def rendezvous(self) -> Rendezvous:
+        """The ranks' meeting place on the host side."""
+        return self._rendezvous
+
+    @property
     def store(self) -> dist.Store:
         """A corner of the ranks' store that is this world's own."""
         return dist.PrefixStore(f"{self._rendezvous.prefix}/user", self._rendezvous.store)

@@ -13,10 +13,20 @@ def gpus() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
+def joined() -> bool:
+    """Say whether NVLink joins the first two GPUs: LL128 runs there alone."""
+    from worldline import lines
+
+    if gpus() < 2:
+        return False
+    names = [lines.uuid(torch.device("cuda", place)) for place in range(2)]
+    return not lines.no_nvlink(names, 0)
+
+
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(gpus() < 1, reason="needs an NVIDIA GPU")]
 needs_gpus = [
     pytest.mark.multigpu,
-    pytest.mark.skipif(gpus() < 2, reason="needs two NVIDIA GPUs that reach each other"),
+    pytest.mark.skipif(not joined(), reason="needs two NVIDIA GPUs that NVLink joins"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""More than 2 GiB in one call: no offset is 32 bits wide anywhere on its way."""
+"""More than 4 GiB in one call: neither bytes nor elements are counted in 32 bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.gpu.ranks import meet
 from worldline import World
 from worldline.kernels.registry import ALGORITHMS
 
-COUNT = (1 << 30) + 12345
+COUNT = (1 << 31) + 12345
 """Elements of two bytes."""
 PART = 1 << 26
 
@@ -55,7 +55,7 @@ def check(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize(("provider", "ranks"), places())
-def test_more_than_two_gibibytes(provider: str, ranks: int) -> None:
+def test_more_than_four_gibibytes(provider: str, ranks: int) -> None:
     options = {"provider": provider, "deadline": 60, "dtypes": [torch.bfloat16]}
     for wrong in worldline.spawn(check, ranks, **options):
         assert wrong == []

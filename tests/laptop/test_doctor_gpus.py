@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 
 from worldline import doctor
+from worldline.kernels.registry import Request
 from worldline.primitives import gpus
 
 
@@ -81,3 +83,15 @@ def test_doctor_says_on_how_many_ranks_it_looked(monkeypatch: pytest.MonkeyPatch
         "torch": "bits equal on 1 rank",
         "loopback": "bits equal on 2 ranks",
     }
+
+
+def test_a_row_that_is_refused_here_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(collective: str, x: torch.Tensor) -> Request:
+        return Request(collective, x.dtype, "max", x.numel(), 1, "cpu")
+
+    world = SimpleNamespace(rank=0, size=1, device=torch.device("cpu"), request=request)
+    verdicts = doctor._check_rank(world)
+    assert set(verdicts.values()) == {"refused: op 'max' is not 'sum'"}
+    monkeypatch.setattr(doctor, "_run_checks", lambda name, points: verdicts)
+    rows = doctor._algorithms({"host": None}, run_kernels=True)
+    assert {(row["state"], row["reason"]) for row in rows} == {("refused", "op 'max' is not 'sum'")}

@@ -115,6 +115,9 @@ def test_a_verdict_is_kept_for_its_hardware(
     assert "not run yet" in litmus_verdict.in_words(None)
     verdict = {
         "date": "2026-11-30",
+        "seconds": 1.0,
+        "gpus": ["a", "b"],
+        "fewest": 8,
         "hardware": {name: here[name] for name in ("driver", "gpus")},
         "tallies": [Tally("stores", 9, 8, 0, 0, 0).as_dict()],
     }
@@ -123,8 +126,42 @@ def test_a_verdict_is_kept_for_its_hardware(
     assert litmus_verdict.kept({**here, "driver": "581.0"}) is None
     words = litmus_verdict.in_words(verdict)
     assert words == "litmus of 2026-11-30: 0 of 8 stores of 128 bytes torn"
+    shorter = {**verdict, "seconds": 0.1}
+    litmus_verdict.keep(shorter)
+    assert litmus_verdict.kept(here) == verdict
+    torn = {**verdict, "tallies": [Tally("stores", 9, 8, 0, 0, 1).as_dict()], "seconds": 2.0}
+    for later in (torn, {**verdict, "seconds": 9.0}):
+        litmus_verdict.keep(later)
+        assert litmus_verdict.kept(here) == torn
+    of_more = {**verdict, "gpus": ["a", "b", "c"]}
+    litmus_verdict.keep(of_more)
+    assert litmus_verdict.kept(here) == of_more
+    monkeypatch.setattr(litmus_verdict, "this_machine", lambda: "another")
+    assert litmus_verdict.kept(here) is None
     monkeypatch.setenv("WORLDLINE_CACHE", "/proc/nowhere")
     litmus_verdict.keep(verdict)
+
+
+@pytest.mark.parametrize("text", ["", "7", "[]", "{}", '{"tallies": []}', '{"tallies": [7]}'])
+def test_a_file_of_another_shape_is_no_verdict(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLDLINE_CACHE", str(tmp_path))
+    here = {"driver": "580.1", "gpus": []}
+    litmus_verdict.verdict_file(here).write_text(text)
+    assert litmus_verdict.kept(here) is None
+
+
+def test_what_a_verdict_says_of_lines() -> None:
+    known = litmus_verdict.make([[Tally("stores", 10**6, 10**6, 0, 0, 0)]] * 2, ["a", "b"], 1.0)
+    assert known["fewest"] == 10**6
+    assert litmus_verdict.why_torn(known) == ""
+    assert "too few" in litmus_verdict.why_torn({**known, "fewest": 100})
+    for kind, why in (("stores", "the litmus has seen 1 lines"), ("reductions", "")):
+        seen = [[Tally("stores", 10**6, 10**6, 0, 0, 0), Tally(kind, 9, 8, 0, 0, 1)]]
+        told = litmus_verdict.make(seen, ["a"], 1.0)
+        assert litmus_verdict.why_torn({**told, "fewest": 10**6}).startswith(why)
+    assert "before the first init" in litmus_verdict.why_torn(None)
 
 
 @pytest.mark.skipif(len(fingerprint()["gpus"]) > 1, reason="for machines without two GPUs")
