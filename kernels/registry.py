@@ -25,18 +25,11 @@ from worldline.primitives.layout import (
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
-
-
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 MAX_BLOCK = 1 << 16
 MAX_THREADS = 512
 ANY_SIZE = 1 << 62
 """Bytes that no call has."""
-
-
-def _largest_power(most: int) -> int:
-    """Return the largest power of two up to a number."""
-    return 1 << (most.bit_length() - 1)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -213,12 +206,12 @@ class Algorithm:
         return max(1, 4 // self.shots // max(1, world_size - 1))
 
     def widest(self, world_size: int) -> int:
-        """Return the largest block that a launch on so many ranks can have."""
+        """Return the largest block, a power of two, that a launch on so many ranks can have."""
         most = MAX_THREADS - self.protocol.helpers if self.backend == "cuda" else MAX_BLOCK
         if self.protocol.channel:
             slots = self.protocol.channel // SLOT // self.shots // world_size
             most = min(most, slots // self.batch(world_size) if self.backend == "cuda" else slots)
-        return _largest_power(most)
+        return 1 << (most.bit_length() - 1)
 
     def threads(self, launch: Launch) -> int:
         """Threads of a CUDA kernel's block: one to an item of a pass, and those that help."""
