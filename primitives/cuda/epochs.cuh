@@ -20,4 +20,20 @@ WL_DEVICE void clear_before_wrap(u64 arena, u32 epoch, u32 index, u32 threads, u
   if (epoch >= 0xfffffffeu) clear_half(arena, epoch, index, threads, half);
 }
 
+// Slots that alternate between two halves by the epoch of the launch.
+struct Halves {
+  u64 half;
+  u32 epoch = 0;
+
+  WL_DEVICE explicit Halves(u64 half) : half(half) {}
+  WL_DEVICE void begin(u64 own, u32 last, u32 thread, u32 threads) {
+    epoch = epoch_after(last);
+    clear_before_wrap(own, epoch, thread, threads, half);
+  }
+  // A place by its offset from one of the even half, in bytes.
+  WL_DEVICE char* slot(u64 even, u64 offset) const {
+    return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
+  }
+};
+
 }  // namespace worldline

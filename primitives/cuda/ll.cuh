@@ -20,23 +20,12 @@ WL_DEVICE u32 ll_flag(Pair v, u32 epoch) {
 }
 
 // The protocol of one launch, as kernels take it.
-struct Ll {
+struct Ll : Halves {
   static constexpr int WORDS = 2;  // of data in a slot
   static constexpr u64 BYTES = SLOT;
   using Look = Pair;
+  using Halves::Halves;
 
-  u64 half;
-  u32 epoch = 0;
-
-  WL_DEVICE explicit Ll(u64 half) : half(half) {}
-  WL_DEVICE void begin(u64 own, u32 last, u32 thread, u32 threads) {
-    epoch = epoch_after(last);
-    clear_before_wrap(own, epoch, thread, threads, half);
-  }
-  // A slot by its offset from one of the even half, in bytes.
-  WL_DEVICE char* slot(u64 even, u64 offset) const {
-    return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
-  }
   WL_DEVICE static bool agreed(bool x) { return x; }
   WL_DEVICE void send(char* slot, Words<2> data) const { ll_send(slot, data, epoch); }
   WL_DEVICE Pair look(const char* slot) const { return load_pair(slot); }

@@ -27,23 +27,12 @@ WL_DEVICE bool holds_flag(u32 thread) { return thread % LINE_LANES == LINE_LANES
 WL_DEVICE u64 ll128_flag(u32 epoch) { return u64(epoch) << 32 | epoch; }
 
 // The protocol of one launch, as kernels take it.
-struct Ll128 {
+struct Ll128 : Halves {
   static constexpr int WORDS = LINE / 4 / LINE_LANES;  // of a thread, the flag's included
   static constexpr u64 BYTES = LINE / LINE_LANES;
   using Look = Part;
+  using Halves::Halves;
 
-  u64 half;
-  u32 epoch = 0;
-
-  WL_DEVICE explicit Ll128(u64 half) : half(half) {}
-  WL_DEVICE void begin(u64 own, u32 last, u32 thread, u32 threads) {
-    epoch = epoch_after(last);
-    clear_before_wrap(own, epoch, thread, threads, half);
-  }
-  // A thread's part of a line by its offset from one of the even half, in bytes.
-  WL_DEVICE char* slot(u64 even, u64 offset) const {
-    return reinterpret_cast<char*>(even + (epoch & 1) * half + offset);
-  }
   WL_DEVICE static bool agreed(bool x) { return warp_all(x); }
   // `active`: whether the thread's line is part of the exchange, equal for all of its threads.
   WL_DEVICE void send(char* slot, Words<WORDS> data, bool active) const {

@@ -163,7 +163,7 @@ CUDA_PLANTS = {
     ),
     "a mark before the sends": CudaPlant(
         "nobody_waits_for_the_mark",
-        "ll.cuh",
+        "epochs.cuh",
         "    epoch = epoch_after(last);\n",
         """    epoch = epoch_after(last);
     if (thread_index() == 0) exchange_u32(block_word(own, BUSY, block_index()), 1);

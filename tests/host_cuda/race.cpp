@@ -2,6 +2,7 @@
 //
 // Usage: race PROTOCOL ROUNDS COUNT SHOTS EPOCH DEADLINE_MS. Exits 0 when every sum is right, 1 when
 // one is wrong, 2 when a lane died. Build with -DWL_WORLD=..., -fsanitize=thread.
+#include <algorithm>
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
@@ -96,7 +97,12 @@ int race(char** argv) {
           a.region = PROTOCOL::REGION;
           a.buffer = PROTOCOL::BUFFER;
           a.stride = PROTOCOL::ROOM / PROTOCOL::SLOT_BYTES / shots / WL_WORLD * (PROTOCOL::SLOT_BYTES / SLOT);
-          launch_as<PROTOCOL>(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
+          // No more blocks than there are items for, as launches have: each must exchange a slot with
+          // every peer, or what it clears before the wrap could wipe out what a peer sends next.
+          const u64 items = shots == 1 ? a.items : a.share;
+          place.blocks = u32(std::min(u64(BLOCKS), (items + WORKERS - 1) / WORKERS));
+          if (place.block < place.blocks)
+            launch_as<PROTOCOL>(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
           kernel_end.arrive_and_wait();
         }
       });

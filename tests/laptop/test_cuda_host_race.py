@@ -16,7 +16,7 @@ WRAP = "0xfffffffc"
 PROTOCOLS = ("ll", "ll128", "sentinel")
 _ADVANCE = "store_u32(block_word(arena, offset, word), value);"
 PLANTED = {
-    "single buffer": ("ll", "ll.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
+    "single buffer": ("ll", "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
     "one flag checked": (
         "ll",
         "ll.cuh",
@@ -29,7 +29,7 @@ PLANTED = {
         _ADVANCE,
         _ADVANCE.replace("value)", "value - 1)"),
     ),
-    "one half for lines": ("ll128", "ll128.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
+    "one half for lines": ("ll128", "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
     "a line whose flag is not looked at": (
         "ll128",
         "ll128.cuh",

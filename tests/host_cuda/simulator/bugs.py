@@ -48,7 +48,7 @@ _TOLD = """      if (!first) {
 _MARK = "exchange_u32(busy, 1)"
 
 BUGS = {
-    "single_buffer": Bug("ll.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "small", 30),
+    "single_buffer": Bug("epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "small", 30),
     "one_flag_checked": Bug(
         "ll.cuh",
         "u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch",
@@ -104,7 +104,9 @@ BUGS = {
         60,
     ),
     "no_wait_for_predecessor": Bug("all_reduce_ll.cuh", _ONE_SHOT_WAIT, "", "small", 4),
-    "one_half_for_lines": Bug("ll128.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30),
+    "one_half_for_lines": Bug(
+        "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30
+    ),
     "line_of_any_epoch": Bug(
         "ll128.cuh", "flag() == ll128_flag(epoch)", "flag() != 0", "lines", 20
     ),
