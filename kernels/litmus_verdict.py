@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from worldline.kernels.litmus import STORES, TALLIES, Tally, add
-from worldline.primitives.cubin_cache import cache_folder
+from worldline.primitives.cubin_cache import cache_folder, write_whole
 from worldline.primitives.fingerprint import HARDWARE, hardware
 from worldline.primitives.gpus import machine as this_machine
 
@@ -59,15 +57,7 @@ def keep(verdict: dict[str, Any]) -> None:
     covers = known is not None and set(known["gpus"]) >= set(verdict["gpus"])
     if known and covers and (pieces(known) or known["seconds"] > verdict["seconds"]):
         return
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, made = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-        with os.fdopen(handle, "w") as text:
-            os.fchmod(handle, 0o644)
-            text.write(json.dumps(verdict, indent=2) + "\n")
-        os.replace(made, file)
-    except OSError:
-        return
+    write_whole(file, (json.dumps(verdict, indent=2) + "\n").encode())
 
 
 def kept(machine: dict[str, Any]) -> dict[str, Any] | None:

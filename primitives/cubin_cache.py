@@ -68,6 +68,12 @@ def read(kept: Path) -> Cubin | None:
 
 def write(kept: Path, cubin: Cubin) -> None:
     """Keep a cubin; a folder that cannot be written to costs only the next start its time."""
+    packed = pack(cubin.code, cubin.names)
+    write_whole(kept, _digest(kept, packed) + b"\n" + packed)
+
+
+def write_whole(kept: Path, content: bytes) -> None:
+    """Write a file that others see whole or not at all; none where it cannot be written."""
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(dir=kept.parent, prefix=kept.name)
@@ -75,8 +81,7 @@ def write(kept: Path, cubin: Cubin) -> None:
             with os.fdopen(handle, "wb") as file:
                 # In a folder that users share, others are to read it too, whatever the umask.
                 os.fchmod(handle, 0o644)
-                packed = pack(cubin.code, cubin.names)
-                file.write(_digest(kept, packed) + b"\n" + packed)
+                file.write(content)
             os.replace(made, kept)
         except BaseException:
             Path(made).unlink(missing_ok=True)
