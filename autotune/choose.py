@@ -81,7 +81,7 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
         asked = algorithms(request.collective)
     else:
         asked = (algorithm(request.collective, name),)
-    verdicts = [(row, row.supports(request)) for row in asked]
+    verdicts = [(row, row.supports(request) or _unasked(row, name)) for row in asked]
     refused = tuple((row.name, reason) for row, reason in verdicts if reason is not None)
     able = [row for row, reason in verdicts if reason is None]
     if not able:
@@ -95,6 +95,13 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
     if launch and broken:
         raise InvalidArgument("launch.block", launch.block, broken)
     return Choice(chosen, launch or chosen.launches(request)[0], why, refused)
+
+
+def _unasked(row: Algorithm, name: str | None) -> str | None:
+    """Say why a row is not chosen unless a caller names it, or return None where it may be."""
+    if name is not None or row.bitwise:
+        return None
+    return f"its bits differ from run to run ({row.determinism}): only by algorithm={row.name!r}"
 
 
 def _by_reason(refused: tuple[tuple[str, str], ...]) -> str:

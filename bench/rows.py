@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from worldline.kernels.registry import ALGORITHMS
+
 
 @dataclass(frozen=True)
 class Row:
@@ -22,7 +24,8 @@ class Row:
     nbytes : int
         Bytes of each rank's input.
     exact : bool or None
-        Whether every rank's bits equal the reference's; None where that is not promised.
+        Whether every rank's bits equal the reference's: of whole numbers where no order of adding
+        is promised, None for peers.
     microseconds : float or None
         Median of the slowest rank's times of one operation: on GPUs one of a graph's, the ranks
         started together by their devices.
@@ -59,7 +62,7 @@ class Row:
 def ratios(
     rows: Sequence[dict[str, Any]], family: str, field: str = "microseconds"
 ) -> dict[str, float]:
-    """Compare our fastest with a family of peers' fastest, by dtype and size.
+    """Compare our fastest that may be chosen unasked with a family of peers', by dtype and size.
 
     Parameters
     ----------
@@ -77,8 +80,9 @@ def ratios(
         left out.
     """
     best: dict[bool, dict[str, float]] = {False: {}, True: {}}
+    unasked = {row.name for row in ALGORITHMS if not row.bitwise}
     for row in rows:
-        if row[field] is None or row["exact"] is False:
+        if row[field] is None or row["exact"] is False or row["algorithm"] in unasked:
             continue
         if row["algorithm"].startswith(family) if row["peer"] else "," not in row["algorithm"]:
             key, side = f"{row['dtype']} {row['nbytes']}", best[row["peer"]]

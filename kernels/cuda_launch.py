@@ -51,6 +51,8 @@ class AllReduce(ctypes.Structure):
         ("region", ctypes.c_uint64),
         ("buffer", ctypes.c_uint64),
         ("stride", ctypes.c_uint64),
+        ("sums", ctypes.c_uint64),
+        ("sum_stage", ctypes.c_uint64),
         ("launch_point", ctypes.c_uint32),
     )
 
@@ -116,7 +118,8 @@ def _loaded(
     world of the same ranks starts at once.
     """
     major, minor = torch.cuda.get_device_capability(device)
-    parts = list(itertools.product(ROWS, dtypes))
+    rows = [row for row in ROWS if row.protocol.capability <= (major, minor)]
+    parts = list(itertools.product(rows, dtypes))
     cubins = nvrtc.compile_cubins(
         SOURCE,
         f"sm_{major}{minor}",
@@ -254,5 +257,7 @@ def _arguments(
     arguments.items = -(-count // algorithm.per_item(request))
     arguments.share = -(-arguments.items // lane.size)
     arguments.stride = algorithm.stride(lane.arena.layout)
+    arguments.sums = lane.arena.layout.sums
+    arguments.sum_stage = lane.arena.layout.sum_stage
     arguments.launch_point = shape.launch_point
     return arguments

@@ -19,8 +19,8 @@ import torch
 from worldline.primitives.cuda_module import CudaModule
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "litmus.cu"
-STORES = "stores"
-KINDS = (STORES, "reductions")
+STORES, REDUCTIONS = "stores", "reductions"
+KINDS = (STORES, REDUCTIONS)
 BLOCKS, THREADS = 16, 128
 """Half of the blocks store, half look."""
 TALLIES = ("looks", "changes", "torn_8", "torn_16", "torn_128")
@@ -103,7 +103,7 @@ def hammer(
     together(lambda: modules.append(CudaModule(SOURCE, world.device, expressions())))
     seen: list[Tally] = []
     for kind, name in zip(KINDS, expressions(), strict=True):
-        if kind == "reductions" and modules[0].capability < (9, 0):
+        if kind == REDUCTIONS and modules[0].capability < (9, 0):
             continue
         for ahead in range(1, world.size):
             one = _Direction(world, kind, (world.rank + ahead) % world.size)

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from worldline.kernels.litmus import STORES, TALLIES, Tally, add
+from worldline.kernels.litmus import KINDS, REDUCTIONS, STORES, TALLIES, Tally, add
 from worldline.primitives.cubin_cache import cache_folder, write_whole
 from worldline.primitives.fingerprint import HARDWARE, hardware
 from worldline.primitives.gpus import machine as this_machine
 
 ENOUGH = 10_000
 """Lines that each rank must have seen change: fewer show nothing."""
+
+NO_REDUCTIONS = "only GPUs from compute capability 9.0 on add 16 bytes at once"
 
 
 def make(seen: Sequence[Sequence[Tally]], gpus: Sequence[str], seconds: float) -> dict[str, Any]:
@@ -36,7 +38,10 @@ def make(seen: Sequence[Sequence[Tally]], gpus: Sequence[str], seconds: float) -
         "seconds": seconds,
         "hardware": hardware(),
         "gpus": list(gpus),
-        "fewest": min(t.changes for tallies in seen for t in tallies if t.kind == STORES),
+        "fewest": {
+            kind: min(sum(t.changes for t in of_rank if t.kind == kind) for of_rank in seen)
+            for kind in KINDS
+        },
         "tallies": [tally.as_dict() for tally in add(t for tallies in seen for t in tallies)],
     }
 
@@ -55,7 +60,8 @@ def keep(verdict: dict[str, Any]) -> None:
     """
     file, known = verdict_file(verdict["hardware"]), kept(verdict["hardware"])
     covers = known is not None and set(known["gpus"]) >= set(verdict["gpus"])
-    if known and covers and (pieces(known) or known["seconds"] > verdict["seconds"]):
+    torn = known is not None and any(pieces(known, kind) for kind in KINDS)
+    if known and covers and (torn or known["seconds"] > verdict["seconds"]):
         return
     write_whole(file, (json.dumps(verdict, indent=2) + "\n").encode())
 
@@ -67,7 +73,7 @@ def kept(machine: dict[str, Any]) -> dict[str, Any] | None:
         whole = {
             "date": str(verdict["date"]),
             "seconds": float(verdict["seconds"]),
-            "fewest": int(verdict["fewest"]),
+            "fewest": {kind: int(verdict["fewest"][kind]) for kind in KINDS},
             "gpus": [str(gpu) for gpu in verdict["gpus"]],
         }
         for tally in verdict["tallies"]:
@@ -77,18 +83,25 @@ def kept(machine: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def pieces(verdict: dict[str, Any]) -> int:
-    """Count the stores of lines that were seen in pieces: LL128 makes no reductions."""
-    return sum(int(t["torn_128"]) for t in verdict["tallies"] if t["kind"] == STORES)
+def pieces(verdict: dict[str, Any], kind: str = STORES) -> int:
+    """Count the lines, or reductions, that were seen in pieces."""
+    return sum(int(t["torn_128"]) for t in verdict["tallies"] if t["kind"] == kind)
 
 
-def why_torn(verdict: dict[str, Any] | None) -> str:
-    """Say why a line may arrive in pieces, by a verdict; empty if none was seen to."""
+def why_torn(verdict: dict[str, Any] | None, kind: str = STORES) -> str:
+    """Say why a line may arrive in pieces, by a verdict; empty if none was seen to.
+
+    LL128 asks for stores; LL128-atomic for reductions, too, which may be torn where stores are not.
+    """
     if verdict is None:
         return "nothing is known of the links before the first init, or `worldline litmus`"
-    if pieces(verdict):
-        return f"the litmus has seen {pieces(verdict)} lines of 128 bytes in pieces"
-    return "" if verdict["fewest"] >= ENOUGH else "the litmus has seen too few lines change"
+    if pieces(verdict, kind):
+        what = "lines" if kind == STORES else "reductions"
+        return f"the litmus has seen {pieces(verdict, kind)} {what} of 128 bytes in pieces"
+    if kind == REDUCTIONS and all(t["kind"] != kind for t in verdict["tallies"]):
+        return NO_REDUCTIONS
+    what = "lines" if kind == STORES else "sums"
+    return "" if verdict["fewest"][kind] >= ENOUGH else f"the litmus has seen too few {what} change"
 
 
 def in_words(verdict: dict[str, Any] | None) -> str:

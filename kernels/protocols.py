@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from worldline.primitives import layout
 from worldline.primitives.layout import ArenaLayout
@@ -40,6 +40,10 @@ class Protocol:
         Bytes of a slot.
     lanes : int
         Threads of a CUDA kernel that share a slot.
+    adds : bool
+        Whether peers add to a slot that they share, in the order of their arrival.
+    capability : tuple of int
+        The oldest compute capability that has its instructions.
     """
 
     name: str
@@ -53,6 +57,8 @@ class Protocol:
     channel: int = 0
     slot: int = layout.SLOT
     lanes: int = 1
+    adds: bool = False
+    capability: tuple[int, int] = (0, 0)
 
 
 LL = Protocol(
@@ -77,6 +83,7 @@ LL128 = Protocol(
     slot=layout.LINE,
     lanes=layout.LINE // layout.SLOT,
 )
+LL128_ATOMIC = replace(LL128, name="ll128_atomic", adds=True, capability=(9, 0))
 SENTINEL = Protocol(
     name="sentinel",
     item=layout.SLOT,

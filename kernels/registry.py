@@ -12,7 +12,16 @@ from typing import Any
 
 import torch
 
-from worldline.kernels.protocols import BARRIER, LL, LL128, SENTINEL, WARP, Protocol
+from worldline.kernels.protocols import (
+    BARRIER,
+    LL,
+    LL128,
+    LL128_ATOMIC,
+    SENTINEL,
+    WARP,
+    Protocol,
+)
+from worldline.kernels.shapes import blocks
 from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.layout import (
@@ -57,6 +66,8 @@ class Request:
         ``"cpu"`` where kernels are interpreted.
     torn : str
         Why a line of 128 bytes may arrive in pieces; empty where it is known to arrive whole.
+    torn_adds : str
+        The same of what is added to a line.
     """
 
     collective: str
@@ -66,6 +77,7 @@ class Request:
     world_size: int
     device_type: str
     torn: str = "nothing is known of lines of 128 bytes here"
+    torn_adds: str = torn
 
     @property
     def nbytes(self) -> int:
@@ -114,7 +126,8 @@ class Algorithm:
     shots : int
         Times that data crosses the link one after another.
     determinism : str
-        ``"bitwise"``: same bits on every rank, run and launch shape.
+        ``"bitwise"``: same bits on every rank, run and launch shape. ``"arrival order"``: same
+        bits on every rank alone.
     backend : str
         ``"triton"``, which the CPU can interpret, or ``"cuda"``.
     kernel : str
@@ -145,11 +158,18 @@ class Algorithm:
             return f"op {request.op!r} is not 'sum'"
         if not self.runs_on(request.device_type):
             return "it runs on NVIDIA GPUs"
-        if self.protocol is LL128 and request.torn:
+        if self.protocol.lanes > 1 and request.torn:
             return request.torn
+        if self.protocol.adds and request.torn_adds:
+            return request.torn_adds
         if request.device_type == "cuda" and self.widest(request.world_size) < self.narrowest:
             return f"of {request.world_size} ranks a channel is too narrow for its blocks"
         return None
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether its bits are the reference's, so that it may be chosen unasked."""
+        return self.determinism == "bitwise"
 
     def runs_on(self, device_type: str) -> bool:
         """Say whether it runs on a kind of device: Triton's kernels run on every kind."""
@@ -231,26 +251,10 @@ class Algorithm:
     def launches(self, request: Request) -> tuple[Launch, ...]:
         """List launch shapes worth trying, the default first."""
         items = max(1, self.items(request, request.count))
-        if request.device_type == "cpu":
-            # The interpreter's cost is one of operations, not of elements: one program if it fits.
-            block = min(
-                8192, max(16, 1 << (items - 1).bit_length()), self.widest(request.world_size)
-            )
-            return (Launch(block, min(MAX_BLOCKS, -(-items // block))),)
-        # From 1 to 64 KB on two H200s, 128 threads are the best of a CUDA kernel's, by up to 3 %.
-        blocks: tuple[int, ...] = (128, 256, 64, 512)
-        if self.protocol is LL128 and items > 256 * 128:
-            blocks = (256, 512, 128, 64)
-        if self.protocol.channel:
-            # Of many items wide blocks first: there are not channels for many, and of many ranks a
-            # channel may hold narrow ones only.
-            blocks = (256, 128, 64, 32) if items > 128 * 128 else (128, 256, 64, 32)
-        if self.backend == "triton":
-            # More would not stay in the registers of its 128 threads, and half as much of many
-            # ranks' data where a pass keeps what it has worked out for every peer.
-            most = 2048 if self.protocol.channel and request.world_size > 4 else 4096
-            blocks = tuple(block for block in (128, 256, 512) if block * self.protocol.item <= most)
-        shapes = (Launch(block, min(MAX_BLOCKS, -(-items // block))) for block in blocks)
+        shapes = (
+            Launch(block, min(MAX_BLOCKS, -(-items // block)))
+            for block in blocks(self, request, items)
+        )
         return tuple(shape for shape in shapes if self.refuses(request, shape) is None)
 
     def variant(self, request: Request, launch: Launch) -> tuple[Any, ...]:
@@ -265,16 +269,18 @@ class Algorithm:
         return getattr(importlib.import_module(module), function)
 
 
-def _row(
-    collective: str, protocol: Protocol, shots: int, backend: str, kernel: str, summary: str
-) -> Algorithm:
-    """Make a row whose name is that of its protocol, shots and backend."""
+def _all_reduce(protocol: Protocol, shots: int, backend: str, summary: str) -> Algorithm:
+    """Make a row whose name is that of its protocol, shots and backend, and so is its kernel's."""
+    form = "" if protocol.adds else f"_{('one', 'two')[shots - 1]}_shot"
+    kernel = name = f"{protocol.name}{form}"
+    if backend == "triton":
+        kernel = f"worldline.kernels.all_reduce_{protocol.name}:all_reduce_{name}"
     return Algorithm(
-        name=f"{protocol.name}_{('one', 'two')[shots - 1]}_shot{'_cuda' * (backend == 'cuda')}",
-        collective=collective,
+        name=f"{name}{'_cuda' * (backend == 'cuda')}",
+        collective="all_reduce",
         protocol=protocol,
         shots=shots,
-        determinism="bitwise",
+        determinism="arrival order" if protocol.adds else "bitwise",
         backend=backend,
         kernel=kernel,
         summary=summary,
@@ -282,93 +288,46 @@ def _row(
 
 
 ALGORITHMS: tuple[Algorithm, ...] = (
-    _row(
-        "all_reduce",
-        LL,
-        1,
-        "cuda",
-        "ll_one_shot",
-        "one-shot LL as a CUDA kernel: a thread to an item, dependent launch",
+    _all_reduce(
+        LL, 1, "cuda", "one-shot LL as a CUDA kernel: a thread to an item, dependent launch"
     ),
-    _row(
-        "all_reduce",
-        LL,
-        2,
-        "cuda",
-        "ll_two_shot",
-        "two-shot LL as a CUDA kernel: a thread to an item, dependent launch",
+    _all_reduce(
+        LL, 2, "cuda", "two-shot LL as a CUDA kernel: a thread to an item, dependent launch"
     ),
-    _row(
-        "all_reduce",
+    _all_reduce(
         LL128,
         1,
         "cuda",
-        "ll128_one_shot",
         "one-shot as a CUDA kernel, lines of 120 bytes and a flag; where lines arrive whole",
     ),
-    _row(
-        "all_reduce",
+    _all_reduce(
         LL128,
         2,
         "cuda",
-        "ll128_two_shot",
         "two-shot as a CUDA kernel, lines of 120 bytes and a flag; where lines arrive whole",
     ),
-    _row(
-        "all_reduce",
-        SENTINEL,
-        1,
-        "cuda",
-        "sentinel_one_shot",
-        "one-shot as a CUDA kernel, at the link's full width; floats only",
-    ),
-    _row(
-        "all_reduce",
-        SENTINEL,
+    _all_reduce(
+        LL128_ATOMIC,
         2,
         "cuda",
-        "sentinel_two_shot",
-        "two-shot as a CUDA kernel, at the link's full width; floats only",
+        "two-shot whose sums peers add to as they come: bits differ from run to run; by name only",
     ),
-    _row(
-        "all_reduce",
-        LL,
-        1,
-        "triton",
-        "worldline.kernels.all_reduce_ll:all_reduce_ll_one_shot",
-        "every rank sends its input to all and reduces everything; no barrier",
+    _all_reduce(
+        SENTINEL, 1, "cuda", "one-shot as a CUDA kernel, at the link's full width; floats only"
     ),
-    _row(
-        "all_reduce",
-        LL,
-        2,
-        "triton",
-        "worldline.kernels.all_reduce_ll:all_reduce_ll_two_shot",
-        "every rank reduces one share and sends the result to all; no barrier",
+    _all_reduce(
+        SENTINEL, 2, "cuda", "two-shot as a CUDA kernel, at the link's full width; floats only"
     ),
-    _row(
-        "all_reduce",
-        SENTINEL,
-        1,
-        "triton",
-        "worldline.kernels.all_reduce_sentinel:all_reduce_sentinel_one_shot",
-        "as ll_one_shot, at the link's full width; floats only",
+    _all_reduce(
+        LL, 1, "triton", "every rank sends its input to all and reduces everything; no barrier"
     ),
-    _row(
-        "all_reduce",
-        SENTINEL,
-        2,
-        "triton",
-        "worldline.kernels.all_reduce_sentinel:all_reduce_sentinel_two_shot",
-        "as ll_two_shot, at the link's full width; floats only",
+    _all_reduce(
+        LL, 2, "triton", "every rank reduces one share and sends the result to all; no barrier"
     ),
-    _row(
-        "all_reduce",
-        BARRIER,
-        1,
-        "triton",
-        "worldline.kernels.all_reduce_barrier:all_reduce_barrier_one_shot",
-        "every rank reads all inputs between two barriers; the slow reference",
+    _all_reduce(SENTINEL, 1, "triton", "as ll_one_shot, at the link's full width; floats only"),
+    _all_reduce(SENTINEL, 2, "triton", "as ll_two_shot, at the link's full width; floats only"),
+    _all_reduce(
+        BARRIER, 1, "triton", "every rank reads all inputs between two barriers; the slow reference"
     ),
 )
 

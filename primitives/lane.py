@@ -181,11 +181,12 @@ class Lane:
     def set_epoch(self, epoch: int) -> None:
         """Let the next operation use the epoch after ``epoch``: a hook to test the wrap.
 
-        Its low 30 bits become the sentinel operations' count. Every rank must do so while the lane
-        is idle and fresh.
+        Its low 30 bits become the counts of the sentinel's operations and of LL128-atomic's. Every
+        rank must do so while the lane is idle and fresh.
         """
         self.arena.fill_words(layout.EPOCHS, epoch, layout.MAX_BLOCKS)
         self.arena.fill_words(layout.STAGES, epoch << 2, layout.MAX_BLOCKS)
+        self.arena.fill_words(layout.TURNS, epoch << 2, layout.MAX_BLOCKS)
         self.arena.fill_words(layout.TOKENS, epoch << 2, (layout.LL - layout.TOKENS) // 4)
 
     def close(self) -> None:

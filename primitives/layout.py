@@ -6,6 +6,7 @@ share a byte: a word that is a flag is never a payload.
 ::
 
     0       control   dead word, record of the first timeout, wait heartbeat, notice
+    2048    turns     one int32 per possible block, LL128-atomic's count and stage
     4096    epochs    one int32 per possible block, LL's epoch
     6144    rounds    one int32 per possible block, the barrier's own counter
     8192    busy      one int32 per possible block, 1 while an operation runs there
@@ -14,6 +15,7 @@ share a byte: a word that is a flag is never a payload.
     45056   tokens    int32 [block][source rank], the sentinel protocol's tokens
     77824   ll        two halves, in each LL's slots of 16 bytes, then LL128's lines of 128
     ...     sentinel  three stages of a channel for each block, 16-byte slots, all ones while empty
+    ...     sums      three stages of LL128-atomic's lines of 128 bytes, zero while empty
     ...     staged    bulk data of kernels that publish by signals
 """
 
@@ -43,6 +45,7 @@ GAVE_WAY = 144
 ABORTED = 152
 OVERLAPPED = 160
 NOTICE = 192
+TURNS = PAGE // 2
 EPOCHS = PAGE
 ROUNDS = EPOCHS + 4 * MAX_BLOCKS
 BUSY = ROUNDS + 4 * MAX_BLOCKS
@@ -53,6 +56,7 @@ LL = TOKENS + 4 * MAX_BLOCKS * MAX_WORLD
 BUFFERS = 2
 """Halves of the LL region."""
 SENTINEL_STAGES = 3
+SUM_STAGES = 3
 CHANNEL = 8 * PAGE
 """Bytes of a block's channel in one stage of the sentinel region."""
 OPERATIONS = ("barrier", "all_reduce")
@@ -133,9 +137,23 @@ class ArenaLayout:
         return min(MAX_BLOCKS, self.size // 8 // CHANNEL)
 
     @property
+    def sums(self) -> int:
+        """Offset of the sums, in bytes."""
+        return self.sentinel + SENTINEL_STAGES * self.stage
+
+    @property
+    def sum_stage(self) -> int:
+        """Bytes of one stage of the sums: twice a rank's share of what LL128's lines hold.
+
+        Lines have room for two shots of all ranks' data. A share's sums take as many bytes, or
+        twice as many where two bytes become a float.
+        """
+        return -(-(self.half - self.slots) // max(2, self.world_size) // PAGE) * PAGE
+
+    @property
     def staged(self) -> int:
         """Offset of the staged region, in bytes."""
-        return self.sentinel + SENTINEL_STAGES * self.stage
+        return self.sums + SUM_STAGES * self.sum_stage
 
     @property
     def staged_size(self) -> int:
@@ -145,7 +163,8 @@ class ArenaLayout:
     def regions(self) -> tuple[Region, ...]:
         """List every region in order of offset."""
         return (
-            Region("control", 0, PAGE),
+            Region("control", 0, TURNS),
+            Region("turns", TURNS, EPOCHS - TURNS),
             Region("epochs", EPOCHS, ROUNDS - EPOCHS),
             Region("rounds", ROUNDS, BUSY - ROUNDS),
             Region("busy", BUSY, STAGES - BUSY),
@@ -154,5 +173,6 @@ class ArenaLayout:
             Region("tokens", TOKENS, LL - TOKENS),
             Region("ll", LL, BUFFERS * self.half),
             Region("sentinel", self.sentinel, SENTINEL_STAGES * self.stage),
+            Region("sums", self.sums, SUM_STAGES * self.sum_stage),
             Region("staged", self.staged, self.staged_size),
         )

@@ -46,6 +46,7 @@ _CONSTANTS = (
     "EPOCHS",
     "BUSY",
     "STAGES",
+    "TURNS",
     "TOKENS",
     "CHANNEL",
     "LL",

@@ -175,6 +175,8 @@ def _check_rank(world: Any) -> dict[str, str]:
     for row in algorithms("all_reduce", world.device.type):
         for dtype in DTYPES:
             inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
+            if not row.bitwise:
+                inputs = [torch.ceil(x) + 4 for x in inputs]  # Exact in any order.
             mine = inputs[world.rank].to(world.device)
             refusal = row.supports(world.request("all_reduce", mine))
             if refusal is not None:

@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
         max(1, nbytes // dtype.itemsize),
         args.ranks,
         provider.device_type,
-        foretell(args.ranks) if provider.name == "torch" and args.ranks > 1 else "",
+        *(foretell(args.ranks) if provider.name == "torch" and args.ranks > 1 else ("", "")),
     )
     choice = choose(request, args.algorithm)
     # Loopback counts the blocks that fit beside the other ranks' once it has a GPU.

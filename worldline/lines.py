@@ -1,4 +1,6 @@
-"""Whether lines of 128 bytes arrive whole between a world's GPUs: what LL128 needs.
+"""Whether lines of 128 bytes arrive whole between a world's GPUs, and what is added to them.
+
+LL128 needs the one, LL128-atomic both.
 
 No specification promises it. NCCL relies on it between GPUs of one kind that NVLink joins; so do
 we, where the litmus has found nothing against it. A machine without a verdict gets one here, of a
@@ -13,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from worldline.kernels.litmus import Tally, hammer
-from worldline.kernels.litmus_verdict import keep, kept, make, why_torn
+from worldline.kernels.litmus import KINDS, REDUCTIONS, STORES, Tally, hammer
+from worldline.kernels.litmus_verdict import NO_REDUCTIONS, keep, kept, make, why_torn
+from worldline.kernels.protocols import LL128_ATOMIC
 from worldline.primitives.cuda_driver import call, driver
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.fingerprint import hardware
@@ -26,8 +29,8 @@ SECONDS = 0.1
 """Of the litmus at ``init``, for each kind of access."""
 
 
-def torn(world: World) -> str:
-    """Say why a line may arrive in pieces; collective, equal on all ranks.
+def torn(world: World) -> tuple[str, str]:
+    """Say why a line, or what is added to one, may arrive in pieces; collective, agreed.
 
     Parameters
     ----------
@@ -36,25 +39,33 @@ def torn(world: World) -> str:
 
     Returns
     -------
-    str
-        Empty where lines are known to arrive whole, or cross no link.
+    stores, reductions : str
+        Empty where they are known to arrive whole, or cross no link.
     """
     if world.provider != "torch" or world.size == 1:
-        return ""
+        able = torch.cuda.get_device_capability(world.device) >= LL128_ATOMIC.capability
+        return "", "" if able else NO_REDUCTIONS
     gpus = world.rendezvous.gather("lines", uuid(world.device))
     offers = world.rendezvous.gather("lines", _look(gpus, world.rank))
     for rank, (reason, _) in enumerate(offers):
         if reason:
-            return f"rank {rank}: {reason}"
+            return _both(f"rank {rank}: {reason}")
     known = [verdict for _, verdict in offers if verdict and set(verdict["gpus"]) >= set(gpus)]
     if len(known) < world.size and not any(map(why_torn, known)):
         try:
             known.append(litmus(world, SECONDS))
         except ProviderError as error:  # The same on every rank.
-            return f"the litmus failed: {error}"
+            return _both(f"the litmus failed: {error}")
         if not why_torn(known[-1]):
             keep(known[-1])
-    return next(filter(None, map(why_torn, known)), "")
+    stores, reductions = (
+        next(filter(None, (why_torn(verdict, kind) for verdict in known)), "") for kind in KINDS
+    )
+    return stores, reductions
+
+
+def _both(reason: str) -> tuple[str, str]:
+    return reason, reason
 
 
 def litmus(world: World, seconds: float) -> dict[str, Any]:
@@ -65,14 +76,17 @@ def litmus(world: World, seconds: float) -> dict[str, Any]:
     return make(tallies, [gpu for gpu, _ in told], seconds)
 
 
-def foretell(ranks: int) -> str:
-    """Say why a line may arrive in pieces in a world of this machine's first GPUs."""
+def foretell(ranks: int) -> tuple[str, str]:
+    """Say as :func:`torn` what may arrive in pieces in a world of this machine's first GPUs."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if ranks > count:
-        return f"this machine has {count} GPUs, and nothing is known of others' links"
+        return _both(f"this machine has {count} GPUs, and nothing is known of others' links")
     gpus = [uuid(torch.device("cuda", place)) for place in range(ranks)]
     apart = filter(None, (no_nvlink(gpus, rank) for rank in range(ranks)))
-    return next(apart, "") or why_torn(kept(hardware()))
+    if reason := next(apart, ""):
+        return _both(reason)
+    known = kept(hardware())
+    return why_torn(known, STORES), why_torn(known, REDUCTIONS)
 
 
 def uuid(device: torch.device) -> str:

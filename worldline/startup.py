@@ -193,7 +193,7 @@ def init(
         from worldline.lines import torn
 
         try:
-            world.torn = torn(world)
+            world.torn, world.torn_adds = torn(world)
         except BaseException:
             world.close()
             raise

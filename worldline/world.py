@@ -74,6 +74,8 @@ class World:
     torn : str
         Why a line of 128 bytes may arrive in pieces here, which keeps LL128 out; empty where it is
         known to arrive whole.
+    torn_adds : str
+        The same of what is added to a line, which keeps LL128-atomic out.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class World:
         self._lanes: tuple[Lane, ...] = tuple(lanes)
         self._loader, self._watchdog = loader, watchdog
         self._plans = Plans(loader)
-        self.torn = ""
+        self.torn = self.torn_adds = ""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else self.provider
@@ -145,7 +147,8 @@ class World:
 
     def request(self, collective: str, x: torch.Tensor, op: str = "sum") -> Request:
         """Describe a call by what is equal on all ranks."""
-        return Request(collective, x.dtype, op, x.numel(), self.size, x.device.type, self.torn)
+        torn = (self.torn, self.torn_adds)
+        return Request(collective, x.dtype, op, x.numel(), self.size, x.device.type, *torn)
 
     def all_reduce(
         self,

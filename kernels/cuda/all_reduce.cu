@@ -3,6 +3,7 @@
 // BATCH: zero where the launch has a thread for every item, else a thread's items of a pass.
 #include "all_reduce_ll.cuh"
 #include "all_reduce_ll128.cuh"
+#include "all_reduce_ll128_atomic.cuh"
 #include "all_reduce_sentinel.cuh"
 
 using namespace worldline;
@@ -25,6 +26,11 @@ __global__ void ll128_one_shot(const __grid_constant__ AllReduce a) {
 template <int DTYPE, bool WIDE, int BATCH>
 __global__ void ll128_two_shot(const __grid_constant__ AllReduce a) {
   all_reduce_ll128_two_shot<WL_RANK, WL_WORLD, DTYPE, WIDE, (BATCH > 0)>(a);
+}
+
+template <int DTYPE, bool WIDE, int BATCH>
+__global__ void ll128_atomic(const __grid_constant__ AllReduce a) {
+  all_reduce_ll128_atomic<WL_RANK, WL_WORLD, DTYPE, WIDE, (BATCH > 0)>(a);
 }
 
 template <int DTYPE, bool WIDE, int BATCH>

@@ -6,7 +6,7 @@
 // Two forms of each kernel, as of LL's: with LOOPS a thread takes one item after another.
 #pragma once
 #include "exchange.cuh"
-#include "line_items.cuh"
+#include "line_shares.cuh"
 
 namespace worldline {
 
@@ -32,55 +32,29 @@ WL_DEVICE void all_reduce_ll128_one_shot(const AllReduce& a) {
   exchange.leave();
 }
 
-// Rank r owns lines [r * share, (r + 1) * share). A block whose first line a share does not hold
-// exchanges that line all the same, as a token.
 template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll128_two_shot(const AllReduce& a) {
   using Data = Words<Ll128::WORDS>;
   Exchange<Ll128, RANK, WORLD, DTYPE> exchange(a);
-  const u32 thread = exchange.thread;
-  const u64 parts = a.items * LINE_LANES, share = a.share * LINE_LANES;
-  const LineItems<DTYPE, WIDE> source(a.source, a.count, thread), target(a.target, a.count, thread);
-  auto holds = [&](int owner, u64 item) {
-    return thread + item < share && owner * share + thread + item < parts;
-  };
-  auto exchanged = [&](int owner, u64 item) {
-    return holds(owner, item) || (thread_index() < LINE_LANES && item == 0);
-  };
-  auto load = [&](int owner, u64 item) {
-    return holds(owner, item) ? source.load(owner * share + item) : Data{};
-  };
-  auto store = [&](int owner, u64 item, Data w) {
-    if (holds(owner, item))
-      target.store(owner * share + item, exchange.alive ? w : nan_words<DTYPE, Ll128::WORDS>());
-  };
-  exchange.wait(parts, share, source.ready(), target.ready());
+  const LineShares<DTYPE, WIDE> shares(a, exchange.thread);
+  exchange.wait(shares.ready());
   exchange.begin([] { return Data{}; });
 
-  each_of_warp<LOOPS>(thread, exchange.threads, share, [&](u64 item, bool) {
+  shares.template each<LOOPS>(exchange.threads, [&](u64 item) {
 #pragma unroll
     for (int step = 1; step < WORLD; ++step) {
       const int owner = (RANK + step) % WORLD;
-      exchange.send(owner, 0, item, load(owner, item), exchanged(owner, item));
+      exchange.send(owner, 0, item, shares.load(owner, item), shares.exchanged(owner, item));
     }
   });
   exchange.sent();
-  each_of_warp<LOOPS>(thread, exchange.threads, share, [&](u64 item, bool) {
-    const bool active = exchanged(RANK, item);
-    const Data sum = exchange.reduce(0, item, load(RANK, item), active);
+  shares.template each<LOOPS>(exchange.threads, [&](u64 item) {
+    const bool active = shares.exchanged(RANK, item);
+    const Data sum = exchange.reduce(0, item, shares.load(RANK, item), active);
     exchange.send_to_all(1, item, sum, active);
-    store(RANK, item, sum);
+    shares.store(RANK, item, sum, exchange.alive);
   });
-  each_of_warp<LOOPS>(thread, exchange.threads, share, [&](u64 item, bool) {
-    Part first[WORLD];
-#pragma unroll
-    for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK) first[owner] = exchange.look(owner, 1, item, exchanged(owner, item));
-#pragma unroll
-    for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK)
-        store(owner, item, exchange.receive(owner, 1, item, first[owner], exchanged(owner, item)));
-  });
+  receive_results<RANK, WORLD, LOOPS>(exchange, shares);
   exchange.leave();
 }
 

@@ -14,6 +14,8 @@ struct AllReduce {
   u64 region;  // offset of the protocol's slots in every arena
   u64 buffer;  // bytes of one of its halves or stages
   u64 stride;  // slots from one source's to the next's
+  u64 sums;      // offset of the sums in every arena
+  u64 sum_stage; // bytes of one of their stages
   u32 launch_point;  // 0: the successor may start after the wait; 1: after the stores
 };
 

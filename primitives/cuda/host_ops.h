@@ -55,11 +55,15 @@ inline void store_pair(void* p, Pair v) {
 inline Pair load_pair(const void* p) {
   return {load_u64(static_cast<const u64*>(p)), load_u64(static_cast<const u64*>(p) + 1)};
 }
-inline void add_ones(void* p) {
-  for (int i = 0; i < 4; ++i) {
-    std::atomic_ref<float> value(static_cast<float*>(p)[i]);
-    value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
+inline void add_two(u64* p, u64 v) {
+  for (int i = 0; i < 2; ++i) {
+    std::atomic_ref<float> sum(reinterpret_cast<float*>(p)[i]);
+    sum.fetch_add(bits_to_float(u32(v >> 32 * i)), std::memory_order_relaxed);
   }
+}
+inline void add_pair(void* p, Pair v) {
+  add_two(static_cast<u64*>(p), v.first);
+  add_two(static_cast<u64*>(p) + 1, v.second);
 }
 // A line at a time, as a link that keeps lines whole would show it. Behind a lock that orders nothing
 // else: ThreadSanitizer is not told of it.
@@ -72,6 +76,11 @@ inline void line_lock(const void* p, bool taken) {
 inline void store_part(void* p, Part v) {
   line_lock(p, true);
   for (int i = 0; i < 16; ++i) store_u64(static_cast<u64*>(p) + i, v.v[i]);
+  line_lock(p, false);
+}
+inline void add_part(void* p, Part v) {
+  line_lock(p, true);
+  for (int i = 0; i < 16; ++i) add_two(static_cast<u64*>(p) + i, v.v[i]);
   line_lock(p, false);
 }
 inline Part load_part(const void* p) {

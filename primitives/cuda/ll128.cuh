@@ -26,6 +26,33 @@ WL_DEVICE bool holds_flag(u32 thread) { return thread % LINE_LANES == LINE_LANES
 
 WL_DEVICE u64 ll128_flag(u32 epoch) { return u64(epoch) << 32 | epoch; }
 
+// Look at a line again until its flag is `wanted`; false if the wait failed. `seen` holds a first look.
+// `active`: whether the thread's line is part of the exchange, equal for all of its threads. `peer` and
+// `shown`, of the flag last seen: whom the wait is for, and what the record is to say of it.
+template <class Peer, class Shown>
+WL_DEVICE bool poll_line(const char* line, Part& seen, u64 wanted, const Lane& lane, u32 epoch, Peer peer, Shown shown,
+                         u32 index, bool active) {
+  const bool looks = active && holds_flag(thread_index());
+  const auto flag = [&] { return seen.v[sizeof(Part) / 8 - 1]; };
+  const auto arrived = [&] { return !looks || flag() == wanted; };
+  if (warp_all(arrived())) return true;
+  Patience patience;
+#pragma unroll 1
+  for (u32 rounds = 1;; ++rounds) {
+#pragma unroll
+    for (int poll = 0; poll < POLLS; ++poll) {
+      pause();
+      if (active) seen = load_part(line);
+      if (warp_all(arrived())) return true;
+    }
+#ifndef WL_NO_DEADLINE
+    if (rounds % (SPINS / POLLS) != 0) continue;
+    const bool late = !arrived() && !patience.more(lane, epoch, peer(flag()), index, shown(flag()));
+    if (!warp_all(!late)) return false;
+#endif
+  }
+}
+
 // The protocol of one launch, as kernels take it.
 struct Ll128 : Halves {
   static constexpr int WORDS = LINE / 4 / LINE_LANES;  // of a thread, the flag's included
@@ -34,7 +61,6 @@ struct Ll128 : Halves {
   using Halves::Halves;
 
   WL_DEVICE static bool agreed(bool x) { return warp_all(x); }
-  // `active`: whether the thread's line is part of the exchange, equal for all of its threads.
   WL_DEVICE void send(char* slot, Words<WORDS> data, bool active) const {
     Part part;
 #pragma unroll
@@ -48,25 +74,8 @@ struct Ll128 : Halves {
     return active ? load_part(slot) : Part{};
   }
   WL_DEVICE bool wait(char* slot, Part& seen, const Lane& lane, int peer, u32 index, bool active) const {
-    const bool looks = active && holds_flag(thread_index());
-    const auto flag = [&] { return seen.v[WORDS / 2 - 1]; };
-    const auto arrived = [&] { return !looks || flag() == ll128_flag(epoch); };
-    if (warp_all(arrived())) return true;
-    Patience patience;
-#pragma unroll 1
-    for (u32 rounds = 1;; ++rounds) {
-#pragma unroll
-      for (int poll = 0; poll < POLLS; ++poll) {
-        pause();
-        if (active) seen = load_part(slot);
-        if (warp_all(arrived())) return true;
-      }
-#ifndef WL_NO_DEADLINE
-      if (rounds % (SPINS / POLLS) != 0) continue;
-      const bool late = !arrived() && !patience.more(lane, epoch, peer, index, u32(flag()));
-      if (!warp_all(!late)) return false;
-#endif
-    }
+    return poll_line(slot, seen, ll128_flag(epoch), lane, epoch, [&](u64) { return peer; },
+                     [](u64 flag) { return u32(flag); }, index, active);
   }
   WL_DEVICE Words<WORDS> data(Part v) const {
     Words<WORDS> words;

@@ -43,12 +43,22 @@ WL_DEVICE Pair load_pair(const void* p) {
                : "memory");
   return v;
 }
-// One instruction of a line's threads, which come together, stores or loads the line as a whole.
+// One instruction of a line's threads, which come together, stores, loads or adds to the line as a whole.
 WL_DEVICE void store_part(void* p, Part v) { store_pair(p, Pair{v.v[0], v.v[1]}); }
 WL_DEVICE Part load_part(const void* p) {
   const Pair v = load_pair(p);
   return {v.first, v.second};
 }
+// Add four floats to as many, from sm_90 on. Additions of a subnormal, or to one, may take it for zero.
+WL_DEVICE void add_pair(void* p, Pair v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.sys.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p),
+               "f"(__uint_as_float(u32(v.first))), "f"(__uint_as_float(u32(v.first >> 32))),
+               "f"(__uint_as_float(u32(v.second))), "f"(__uint_as_float(u32(v.second >> 32)))
+               : "memory");
+#endif
+}
+WL_DEVICE void add_part(void* p, Part v) { add_pair(p, Pair{v.v[0], v.v[1]}); }
 WL_DEVICE u32 load_u32(const u32* p) {
   u32 v;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -131,12 +141,6 @@ WL_DEVICE bool warp_all(bool x) { return __all_sync(0xffffffffu, x); }
 WL_DEVICE u64 line_first(u64 x) { return __shfl_sync(0xffffffffu, x, threadIdx.x & 24); }
 WL_DEVICE u64 warp_first(u64 x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-// Add one to each of four floats.
-WL_DEVICE void add_ones(void* p) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("red.relaxed.sys.global.add.v4.f32 [%0], {%1, %1, %1, %1};" ::"l"(p), "f"(1.0f) : "memory");
-#endif
-}
 
 // Programmatic dependent launch: wait until the predecessor has ended and its writes are visible;
 // let the successor start. Without the launch attribute, and before sm_90, both do nothing.

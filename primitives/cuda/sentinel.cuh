@@ -7,10 +7,6 @@
 
 namespace worldline {
 
-// Count and stage of the pass that follows this word's: the count is in steps of four, the stage in
-// the two low bits goes round by itself.
-WL_DEVICE u32 stage_after(u32 word) { return (word & 3) == 2 ? word + 2 : word + 5; }
-
 constexpr u64 EMPTY = ~u64(0);
 
 // A word that is all ones is NaN, in every element: with the lowest one's sign changed it is NaN

@@ -91,6 +91,11 @@ class CudaCase:
         return ROWS[self.kernel].protocol.lanes > 1
 
     @property
+    def planes(self) -> int:
+        """Lines of sums to a line of data, where peers add to them; else none."""
+        return (1 if DTYPES[self.dtype].itemsize == 4 else 2) * ROWS[self.kernel].protocol.adds
+
+    @property
     def wide_accesses(self) -> int:
         """Accesses to a wide item: a line's data starts on 8 bytes, a thread's part has 16."""
         return 2 if self.lines else 1
@@ -158,17 +163,25 @@ class CudaBuild:
         return [i for flow in (self.whole, *self.called) for i in flow.code]
 
 
-def expressions(module: Module, kernels: Iterable[Kernel] = EVERY_KERNEL) -> tuple[str, ...]:
-    """Return the C++ names of a module's kernels."""
+def every_kernel(module: Module) -> list[Kernel]:
+    """List the kernels that a module's architecture has instructions for."""
+    arch = divmod(module.arch, 10)
+    return [kernel for kernel in EVERY_KERNEL if ROWS[kernel[0]].protocol.capability <= arch]
+
+
+def expressions(module: Module, kernels: Iterable[Kernel] | None = None) -> tuple[str, ...]:
+    """Return the C++ names of a module's kernels, of all by default."""
+    kernels = every_kernel(module) if kernels is None else kernels
     return tuple(CudaCase(module, *kernel).expression for kernel in kernels)
 
 
 def compile_module(
     module: Module,
-    kernels: Sequence[Kernel] = EVERY_KERNEL,
+    kernels: Sequence[Kernel] | None = None,
     source: Path = SOURCE,
 ) -> list[CudaBuild]:
-    """Compile kernels of a module and parse what came of them."""
+    """Compile kernels of a module, all by default, and parse what came of them."""
+    kernels = every_kernel(module) if kernels is None else kernels
     macros = (f"WL_WORLD={module.world}", f"WL_RANK={module.rank}")
     cubin = nvrtc.compile_cubin(source, f"sm_{module.arch}", macros, expressions(module, kernels))
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

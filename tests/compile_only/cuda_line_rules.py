@@ -13,16 +13,28 @@ from collections.abc import Callable
 from tests.compile_only.cuda_builds import CudaBuild
 from tests.compile_only.cuda_parting import until_together, within_warps
 from tests.compile_only.cuda_terms import (
+    ADD,
     ITEM_LOAD,
     ITEM_STORE,
     POLLS,
+    REDUCTION,
     VOTE,
     is_send,
+    is_zero,
     listed,
-    slot_count,
+    received_count,
+    sent_count,
 )
 from tests.compile_only.flow import Flow
-from tests.compile_only.rules import LL_LOAD, expect, opcode, reads_clock
+from tests.compile_only.rules import (
+    FENCE,
+    LL_LOAD,
+    LL_STORE,
+    WORD_LOAD,
+    expect,
+    opcode,
+    reads_clock,
+)
 
 # Of a warp's meeting only a place is left where the compiler knows, or has asked, that it is whole.
 PLACE = opcode("NOP")
@@ -39,7 +51,8 @@ def warps_meet_before_lines(build: CudaBuild) -> list[str]:
     """Before each send and each first look the warp meets, in the copies of them as well."""
     if not build.case.lines:
         return []
-    meetings, lines = len(build.flow.find(MEETING)), 2 * slot_count(build)
+    meetings = len(build.flow.find(MEETING))
+    lines = sent_count(build) + received_count(build)
     whole, polls = build.whole, _polls(build.whole)
     accesses = {*whole.find(LL_LOAD), *whole.find(is_send)}
     unmet = whole.after([0, *accesses], whole.find(MEETING)) & (accesses - polls)
@@ -59,13 +72,13 @@ def warps_vote_on_what_they_see(build: CudaBuild) -> list[str]:
         return []
     flow, polls = build.flow, _polls(build.flow)
     # The first look, each poll and the verdict; and once whether the lane is alive.
-    votes, least = flow.find(VOTE), 1 + (POLLS + 2) * slot_count(build)
+    votes, least = flow.find(VOTE), 1 + (POLLS + 2) * received_count(build)
     unvoted = flow.after([*polls, *flow.find(reads_clock)], votes)
     hangs = {*flow.find(LL_LOAD), *flow.find(is_send), *flow.find(ITEM_STORE)}
     hangs |= set(flow.find(opcode("EXIT")))
     return [
         *([f"{len(votes)} votes, not {least}"] if len(votes) < least else []),
-        *expect("polls", len(polls), POLLS * slot_count(build)),
+        *expect("polls", len(polls), POLLS * received_count(build)),
         *listed("without a vote", flow, unvoted & hangs),
     ]
 
@@ -105,9 +118,39 @@ def the_flags_thread_has_half_an_item(build: CudaBuild) -> list[str]:
     )
 
 
+def sums_take_one_reduction(build: CudaBuild) -> list[str]:
+    """A part of a line is added by one vector reduction, to each peer and plane, and not again."""
+    flow, case = build.flow, build.case
+    adds = flow.find(ADD)
+    return [
+        *expect("additions to sums", len(adds), case.peers * case.planes),
+        *listed("of another kind", flow, set(flow.find(REDUCTION)) - set(adds)),
+    ]
+
+
+def sums_are_zero_before_results_are_sent(build: CudaBuild) -> list[str]:
+    """What kernels before have zeroed comes before any result: a fence of each thread.
+
+    It comes behind the additions, which it must not hold up.
+    """
+    if not build.case.planes:
+        return []
+    flow, fences = build.flow, build.flow.find(FENCE)
+    results = [i for i in flow.find(LL_STORE) if not is_zero(flow.code[i])]
+    bare = set(results) & flow.after([0, *flow.find(WORD_LOAD)], fences)
+    held_up = set(flow.find(ADD)) & flow.after(fences)
+    return [
+        *listed("no fence before", flow, bare),
+        *listed("behind a fence", flow, held_up),
+        *listed("only some fence", flow, (i for i in fences if flow.code[i].guard)),
+    ]
+
+
 LINE_RULES: tuple[Callable[[CudaBuild], list[str]], ...] = (
     warps_meet_before_lines,
     warps_vote_on_what_they_see,
     lines_stay_whole,
     the_flags_thread_has_half_an_item,
+    sums_take_one_reduction,
+    sums_are_zero_before_results_are_sent,
 )

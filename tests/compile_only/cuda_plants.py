@@ -14,8 +14,6 @@ HOPPER = Module(90, 2, 0)
 NARROW = ("ll_one_shot", 0, False, True)
 SENTINEL = ("sentinel_one_shot", 2, True, False)
 PASSES = ("sentinel_one_shot", 2, True, True)
-LINES = ("ll128_one_shot", 0, True, False)
-MORE_LINES = ("ll128_two_shot", 2, False, True)
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,7 @@ class CudaPlant:
     module: Module = HOPPER
 
 
-_TWO_STORES = "st.relaxed.sys.global.b64 [%0], %1; st.relaxed.sys.global.b64 [%0+8], %2;"
-_POLL = "if (active) seen = load_part(slot);"
+TWO_STORES = "st.relaxed.sys.global.b64 [%0], %1; st.relaxed.sys.global.b64 [%0+8], %2;"
 _WORDS = "const u32* p = static_cast<const u32*>(base) + 2 * item;\n    const u64 both = "
 
 CUDA_PLANTS = {
@@ -53,7 +50,7 @@ CUDA_PLANTS = {
         "slots_take_one_access",
         "ops.cuh",
         "st.relaxed.sys.global.v2.b64 [%0], {%1, %2};",
-        _TWO_STORES,
+        TWO_STORES,
     ),
     "a slot in a weak store": CudaPlant(
         "slots_take_one_access",
@@ -258,98 +255,5 @@ CUDA_PLANTS = {
   exchange.sent();
 """,
         module=Module(120, 2, 1),
-    ),
-    "a part of a line in two stores": CudaPlant(
-        "slots_take_one_access",
-        "ops.cuh",
-        "store_pair(p, Pair{v.v[0], v.v[1]});",
-        f'asm volatile("{_TWO_STORES}" ::"l"(p), "l"(v.v[0]), "l"(v.v[1]) : "memory");',
-        kernel=LINES,
-    ),
-    "a part of a line in a weak load": CudaPlant(
-        "slots_take_one_access",
-        "ops.cuh",
-        "const Pair v = load_pair(p);\n  return {v.first, v.second};",
-        """Part v;
-  asm volatile("ld.global.v2.b64 {%0, %1}, [%2];" : "=l"(v.v[0]), "=l"(v.v[1]) : "l"(p) : "memory");
-  return v;""",
-        kernel=LINES,
-    ),
-    "a line in a wait that looks once": CudaPlant(
-        "waiting_loops_look_again", "ll128.cuh", _POLL, "", kernel=LINES
-    ),
-    "looks at lines that no vote is on": CudaPlant(
-        "warps_vote_on_what_they_see",
-        "ops.cuh",
-        "return __all_sync(0xffffffffu, x);",
-        "return x;",
-        kernel=LINES,
-    ),
-    "a verdict that no vote is on": CudaPlant(
-        "warps_vote_on_what_they_see",
-        "ll128.cuh",
-        "if (!warp_all(!late)) return false;",
-        "if (late) return false;",
-        kernel=MORE_LINES,
-        module=Module(120, 3, 1),
-    ),
-    "threads that leave a wait on their own": CudaPlant(
-        "lines_stay_whole",
-        "ll128.cuh",
-        "if (!warp_all(!late)) return false;",
-        "if (late) return false;",
-        kernel=LINES,
-    ),
-    "a poll by the flag's thread alone": CudaPlant(
-        "lines_stay_whole", "ll128.cuh", _POLL, _POLL.replace("active", "looks"), kernel=LINES
-    ),
-    "a flag that is not polled again": CudaPlant(
-        "lines_stay_whole",
-        "ll128.cuh",
-        _POLL,
-        _POLL.replace("active", "active && !looks"),
-        kernel=MORE_LINES,
-        module=Module(80, 2, 1),
-    ),
-    "a poll for what has not arrived": CudaPlant(
-        "lines_stay_whole",
-        "ll128.cuh",
-        _POLL,
-        _POLL.replace("active", "!arrived()"),
-        kernel=MORE_LINES,
-        module=Module(100, 2, 1),
-    ),
-    "a send without a meeting": CudaPlant(
-        "warps_meet_before_lines",
-        "ll128.cuh",
-        "    warp_meets();\n    if (active) store_part",
-        "    if (active) store_part",
-        kernel=LINES,
-        module=Module(89, 8, 1),
-    ),
-    "a first look without a meeting": CudaPlant(
-        "warps_meet_before_lines",
-        "ll128.cuh",
-        "    warp_meets();\n    return active ?",
-        "    return active ?",
-        kernel=LINES,
-        module=Module(120, 3, 1),
-    ),
-    "a flag's thread that takes its neighbour's data": CudaPlant(
-        "the_flags_thread_has_half_an_item",
-        "line_items.cuh",
-        "eights(WORDS / 2 - holds_flag(thread))",
-        "eights(WORDS / 2)",
-        kernel=LINES,
-    ),
-    "wide items of lines loaded narrowly": CudaPlant(
-        "items_take_the_access_they_may",
-        "line_items.cuh",
-        "if (here(i, at)) eight = *reinterpret_cast<const u64*>(first + at * (8 / PER));",
-        """if (here(i, at)) {
-          const u32* p = reinterpret_cast<const u32*>(first + at * (8 / PER));
-          eight = u64(p[1]) << 32 | p[0];
-        }""",
-        kernel=LINES,
     ),
 }

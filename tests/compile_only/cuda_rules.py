@@ -25,8 +25,9 @@ from tests.compile_only.cuda_terms import (
     is_zero,
     listed,
     rearm_count,
+    received_count,
     rolled_sends,
-    slot_count,
+    sent_count,
     token_loads,
     token_waits,
 )
@@ -59,8 +60,8 @@ def slots_take_one_access(build: CudaBuild) -> list[str]:
     parts = (flow, *build.called)
     sends = len(flow.find(is_send))
     # Loops that send may be unrolled.
-    least, loads = slot_count(build) + rearm_count(build), len(flow.find(LL_LOAD))
-    exact, looks = case.lines or not case.loops, (1 + POLLS) * slot_count(build)
+    least, loads = sent_count(build) + rearm_count(build), len(flow.find(LL_LOAD))
+    exact, looks = case.lines or not case.loops, (1 + POLLS) * received_count(build)
     uneven = sends % case.peers and not rolled_sends(build)
     wrong = sends < least - rolled_sends(build) or uneven or (exact and sends != least)
     # In the functions called nothing else is as wide as a slot.
@@ -72,7 +73,7 @@ def slots_take_one_access(build: CudaBuild) -> list[str]:
         *expect(
             "stores that clear",
             sum(len(part.find(is_zero)) for part in parts),
-            0 if case.sentinel else 1,
+            0 if case.sentinel else 1 + case.planes,
         ),
         *([f"{loads} loads"] if loads < looks or (case.lines and loads > looks) else []),
         *listed("weak", flow, weak),
@@ -88,12 +89,12 @@ def each_thread_spins_alone(build: CudaBuild) -> list[str]:
     flow, case, broken, looks = build.flow, build.case, [], 0
     passes = has_passes(build)
     for i in flow.find(LL_LOAD):
-        loop = flow.innermost_loop(i)
+        loop = flow.innermost_loop(i) or flow.cycle(i)
         met = any(map(BLOCK_BARRIER, loop))
         looks += met if passes else not loop
         if met and not passes:
             broken.append(f"not in a loop of its own: {flow.code[i]}")
-    most = 2 * slot_count(build) if passes or not case.loops else 0
+    most = 2 * received_count(build) if passes or not case.loops else 0
     return [*broken, *([f"{looks} loads in no loop, not {most}"] if looks > most else [])]
 
 
@@ -109,7 +110,7 @@ def waiting_loops_look_again(build: CudaBuild) -> list[str]:
     waits = [i for i in clocks if i in flow.after([i])]
     blind = [i for i in waits if i in flow.after([i], polls)]
     return [
-        *expect("waiting loops", len(waits), slot_count(build) + token_waits(build)),
+        *expect("waiting loops", len(waits), received_count(build) + token_waits(build)),
         *expect("reads of the clock", len(clocks), len(waits)),
         *listed("again without a look", flow, blind),
     ]
@@ -117,16 +118,16 @@ def waiting_loops_look_again(build: CudaBuild) -> list[str]:
 
 def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
     """Between the load of the epoch and its store: a block-wide barrier."""
-    flow, tokens = build.flow, token_loads(build.flow)
+    flow, case, tokens = build.flow, build.case, token_loads(build.flow)
     loads = [flow.code[i] for i in flow.find(WORD_LOAD) if i not in tokens]
     stores = [i for i in flow.find(WORD_STORE) if not is_token(flow.code[i])]
     # A mark that is cleared is no epoch.
     kept = [flow.code[i] for i in stores if not flow.code[i].operands.endswith(", RZ")]
     early = flow.unseparated(lambda i: i in loads, BLOCK_BARRIER, lambda i: i in kept)
     return [
-        # The sentinel's helpers read it as well.
-        *expect("loads of the epoch", len(loads), 2 if build.case.sentinel else 1),
-        *expect("stores of epochs and marks", len(stores), 2),
+        # The sentinel's helpers read it as well; sums have a count of their own.
+        *expect("loads of the epoch", len(loads), 2 if case.sentinel or case.planes else 1),
+        *expect("stores of epochs and marks", len(stores), 3 if case.planes else 2),
         *(f"no block-wide barrier before {line}" for line in early),
     ]
 
@@ -174,8 +175,12 @@ def tokens_are_released_and_acquired(build: CudaBuild) -> list[str]:
 def zeroes_are_out_before_sends(build: CudaBuild) -> list[str]:
     """From the clearing before the wrap: a block-wide barrier, then a fence, then the sends."""
     found = []
-    # What clears may be a function, called before the sends: it is to return past the fence.
-    for flow in (build.flow, *build.called):
+    # What clears may be a function, called before the sends: it is to return past the fence. The
+    # kernel itself zeroes sums, for which nobody waits.
+    clearing = [flow for flow in build.called if flow.find(is_zero)]
+    if build.case.planes:
+        found += expect("functions that clear", len(clearing), 1)
+    for flow in clearing if build.case.planes else (build.flow, *build.called):
         late = flow.unseparated(is_zero, BLOCK_BARRIER, FENCE)
         early = flow.unseparated(is_zero, FENCE, lambda i: is_send(i) or RETURN(i))
         found += [f"no barrier before {i}" for i in late]
@@ -232,8 +237,9 @@ def registers_suffice(build: CudaBuild) -> list[str]:
     case = build.case
     # The sentinel's slots hold twice the data. So do parts of lines: 2 words of an item more, and 4
     # sums. And of source and target each a thread keeps where its part of a line starts, how many
-    # elements are left from there, and how many words are its own: 5 registers.
-    more = 4 * case.sentinel + 16 * case.lines
+    # elements are left from there, and how many words are its own: 5 registers. Of sums it looks at
+    # several lines at a time, and there is the place of the stage.
+    more = 4 * case.sentinel + 16 * case.lines + 4 * case.planes
     most = nvrtc.REGISTERS if has_passes(build) else REGISTERS[case.module.world] + more
     return [
         *(str(i) for i in build.all_code if re.match(r"(STL|LDL)\b", i.opcode)),
@@ -259,9 +265,10 @@ def sums_are_plain(build: CudaBuild) -> list[str]:
         and not (i.opcode.startswith("HFMA2") and re.search(r", -?RZ, -?RZ, ", i.operands))
     ]
     additions = sum(i.opcode == "FADD" for i in build.all_code)
+    sums = case.peers * case.batch if not case.planes else 1
     return [
         *map(str, wrong),
-        *expect("additions", additions, case.per_item * case.peers * case.batch),
+        *expect("additions", additions, case.per_item * sums),
     ]
 
 

@@ -20,6 +20,8 @@ from worldline.primitives.layout import TOKENS
 # The arena's words are stored strongly, a caller's tensors are not.
 WORD_STORE = opcode(r"STG\.E\.STRONG\.SYS")
 _IN_TOKENS = re.compile(rf"\+0x{TOKENS >> 8:x}[0-3][0-9a-f]\]")
+REDUCTION = opcode(r"(RED|REDG)\b.*")
+ADD = opcode(r"REDG?\.E\.ADD\.F32x4(\.FTZ)?\.RN\.STRONG\.SYS")
 ITEM_STORE = opcode(r"STG\.E(\.64|\.128|\.U16)?")
 ITEM_LOAD = opcode(r"LDG\.E(\.64|\.128|\.U16)?")
 MEMORY = opcode(r"(LD|LDG|ST|STG|ATOM|ATOMG|RED)\b.*")
@@ -38,8 +40,8 @@ def is_zero(instruction: Instruction) -> bool:
 
 
 def is_send(instruction: Instruction) -> bool:
-    """Tell a store that sends a slot, or a thread's part of one."""
-    return LL_STORE(instruction) and not is_zero(instruction)
+    """Tell what sends a slot, or a thread's part of one: a store, or what adds to a peer's sums."""
+    return ADD(instruction) or (LL_STORE(instruction) and not is_zero(instruction))
 
 
 def token_loads(flow: Flow) -> list[int]:
@@ -72,14 +74,21 @@ def rolled_sends(build: CudaBuild) -> int:
     return build.case.peers - 1 if has_passes(build) and not build.case.wide else 0
 
 
-def slot_count(build: CudaBuild) -> int:
-    """Count the slots, or parts of slots, that a thread sends, and receives, at a time."""
-    return build.case.shots * build.case.peers * build.case.batch
+def sent_count(build: CudaBuild) -> int:
+    """Count the slots, or parts of slots, that a thread sends at a time."""
+    case = build.case
+    return case.peers * ((case.planes or 1) + case.shots - 1) * case.batch
+
+
+def received_count(build: CudaBuild) -> int:
+    """Count those that it receives: of sums only its own."""
+    case = build.case
+    return case.planes + case.peers if case.planes else case.shots * case.peers * case.batch
 
 
 def rearm_count(build: CudaBuild) -> int:
     """Count the slots that a kernel empties again: each that it receives."""
-    return slot_count(build) if build.case.sentinel else 0
+    return received_count(build) if build.case.sentinel else 0
 
 
 def listed(what: str, flow: Flow, places: Iterable[int]) -> list[str]:

@@ -161,6 +161,11 @@ class Flow:
                 return [self.code[i] for i in sorted(body)]
         return []
 
+    def cycle(self, node: int) -> list[Instruction]:
+        """Return what may run between two runs of an instruction; a loop may have many entries."""
+        onwards = self.after([node])
+        return [self.code[i] for i in sorted(onwards) if node in self.after([i])]
+
     @cached_property
     def _rejoins(self) -> list[int | None]:
         end = len(self.code)

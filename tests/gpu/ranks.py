@@ -10,6 +10,7 @@ import torch
 
 from worldline import World
 from worldline.kernels import reference
+from worldline.kernels.registry import algorithm
 
 T = TypeVar("T")
 _capturing = threading.Lock()
@@ -21,6 +22,18 @@ def wide_range(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
     generator = torch.Generator().manual_seed(100 * rank + count)
     x = torch.randn(count, generator=generator)
     return (x * 2.0 ** torch.randint(-8, 9, (count,), generator=generator)).to(dtype)
+
+
+def whole(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return a rank's input of small whole numbers, whose sums are exact in any order."""
+    generator = torch.Generator().manual_seed(100 * rank + count)
+    return torch.randint(-128, 129, (count,), generator=generator).to(dtype)
+
+
+def numbers(name: str, rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return a rank's input for a row: order shows in its sums, where the row promises one."""
+    draw = wide_range if algorithm("all_reduce", name).bitwise else whole
+    return draw(rank, count, dtype)
 
 
 def same(found: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 import worldline
-from tests.gpu.ranks import differs, meet, wide_range
+from tests.gpu.ranks import differs, meet, numbers
 from worldline.bench import limits
 from worldline.kernels.registry import algorithms
 from worldline.primitives.cuda_driver import call, driver
@@ -40,7 +40,10 @@ def rank_main(store: dist.Store, rank: int, size: int, wrong: list[str]) -> None
                 world.lane.set_epoch(-4)
                 # Another factor for each row, so that what an earlier one left is seen.
                 calls = [
-                    (row.name, [factor * wide_range(r, n, torch.bfloat16) for r in range(size)])
+                    (
+                        row.name,
+                        [factor * numbers(row.name, r, n, torch.bfloat16) for r in range(size)],
+                    )
                     for factor, row in enumerate(algorithms("all_reduce"), 1)
                     if size <= 2 or row.backend == "cuda"
                     for n in COUNTS

@@ -11,7 +11,7 @@ import torch
 
 import worldline
 from tests.gpu.places import needs_gpus, places
-from tests.gpu.ranks import captured, differs, wide_range
+from tests.gpu.ranks import captured, differs, numbers
 from worldline import CollectiveTimeout, LaneOverlap, World
 from worldline.kernels.registry import algorithms
 
@@ -22,7 +22,7 @@ NAMES = tuple(row.name for row in algorithms("all_reduce"))
 
 def late_rank(world: World, name: str) -> dict[str, object]:
     """Let the last rank stay away, then come back, recover and go on."""
-    inputs = [wide_range(rank, 3000, torch.float32) for rank in range(world.size)]
+    inputs = [numbers(name, rank, 3000, torch.float32) for rank in range(world.size)]
     mine = inputs[world.rank].to(world.device)
     exact = not differs(world.all_reduce(mine, algorithm=name), inputs)
     late, report = world.size - 1, {"exact": exact}

@@ -7,7 +7,7 @@ import torch
 
 import worldline
 from tests.gpu.places import places
-from tests.gpu.ranks import captured, differs, wide_range
+from tests.gpu.ranks import captured, differs, numbers
 from worldline import UnsupportedError, World
 from worldline.kernels.registry import algorithms
 
@@ -26,7 +26,7 @@ def check_replays(world: World, algorithm: str, replays: int) -> list[str]:
     other.wait_stream(here)
     wrong = []
     for replay in range(replays):
-        inputs = [wide_range(rank + replay, COUNT, x.dtype) for rank in range(world.size)]
+        inputs = [numbers(algorithm, rank + replay, COUNT, x.dtype) for rank in range(world.size)]
         with torch.cuda.stream(other):
             x.copy_(inputs[world.rank])
             graph.replay()
@@ -45,7 +45,10 @@ def check_lanes(world: World, algorithm: str) -> list[str]:
     wrong = []
     for call in range(50):
         inputs = [
-            [wide_range(7 * call + rank + lane, COUNT, torch.float32) for rank in range(world.size)]
+            [
+                numbers(algorithm, 7 * call + rank + lane, COUNT, torch.float32)
+                for rank in range(world.size)
+            ]
             for lane in range(2)
         ]
         mine = [inputs[lane][world.rank].to(world.device) for lane in range(2)]

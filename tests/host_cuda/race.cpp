@@ -1,7 +1,7 @@
 // The CUDA all-reduce on host threads: ranks x blocks x threads of one process, bits checked.
 //
-// Usage: race PROTOCOL ROUNDS COUNT SHOTS EPOCH DEADLINE_MS. Exits 0 when every sum is right, 1 when
-// one is wrong, 2 when a lane died. Build with -DWL_WORLD=..., -fsanitize=thread.
+// Usage: race PROTOCOL DTYPE ROUNDS COUNT SHOTS EPOCH DEADLINE_MS. Exits 0 when every sum is right, 1
+// when one is wrong, 2 when a lane died. Build with -DWL_WORLD=..., -fsanitize=thread.
 #include <algorithm>
 #include <barrier>
 #include <cstdio>
@@ -18,7 +18,7 @@ using namespace worldline;
 
 constexpr int BLOCKS = 2, WORKERS = 4, BATCH = 2;
 constexpr u64 SLOTS = 1 << 14, HALF = 2 * SLOTS, SENTINEL = LL + 2 * HALF, STAGE = BLOCKS * CHANNEL;
-constexpr u64 ARENA_BYTES = SENTINEL + 3 * STAGE;
+constexpr u64 SUMS = SENTINEL + 3 * STAGE, SUM_STAGE = SLOTS / 2, ARENA_BYTES = SUMS + 3 * SUM_STAGE;
 
 struct RaceLl : OverLl {
   static constexpr u64 REGION = LL, BUFFER = HALF, ROOM = SLOTS;
@@ -26,47 +26,68 @@ struct RaceLl : OverLl {
 struct RaceLl128 : OverLl128 {
   static constexpr u64 REGION = LL + SLOTS, BUFFER = HALF, ROOM = HALF - SLOTS;
 };
+struct RaceLl128Atomic : OverLl128Atomic {
+  static constexpr u64 REGION = LL + SLOTS, BUFFER = HALF, ROOM = HALF - SLOTS;
+};
 struct RaceSentinel : OverSentinel<BATCH> {
   static constexpr u64 REGION = SENTINEL, BUFFER = STAGE, ROOM = CHANNEL;
 };
 
-template <class PROTOCOL, int RANK>
+// Numbers as tensors hold them.
+template <int DTYPE>
+struct As {
+  using Element = u16;
+  static u16 of(float x) { return DTYPE == FLOAT16 ? float_to_half(x) : float_to_bfloat(x); }
+  static float number(u16 x) { return DTYPE == FLOAT16 ? half_to_float(x) : bits_to_float(u32(x) << 16); }
+};
+template <>
+struct As<FLOAT32> {
+  using Element = u32;
+  static u32 of(float x) { return float_to_bits(x); }
+  static float number(u32 x) { return bits_to_float(x); }
+};
+
+template <class PROTOCOL, int DTYPE, int RANK>
 void launch(const AllReduce& a, int shots) {
   if ((shots == 1 ? a.items : a.share) > u64(BLOCKS * WORKERS))
-    PROTOCOL::template run<RANK, WL_WORLD, true, true>(a, shots);
+    PROTOCOL::template run<RANK, WL_WORLD, true, true, DTYPE>(a, shots);
   else
-    PROTOCOL::template run<RANK, WL_WORLD, true, false>(a, shots);
+    PROTOCOL::template run<RANK, WL_WORLD, true, false, DTYPE>(a, shots);
 }
 
-template <class PROTOCOL, int... RANKS>
+template <class PROTOCOL, int DTYPE, int... RANKS>
 void launch_as(int rank, const AllReduce& a, int shots, std::integer_sequence<int, RANKS...>) {
-  ((rank == RANKS ? launch<PROTOCOL, RANKS>(a, shots) : void()), ...);
+  ((rank == RANKS ? launch<PROTOCOL, DTYPE, RANKS>(a, shots) : void()), ...);
 }
 
-template <class PROTOCOL>
+template <class PROTOCOL, int DTYPE>
 int race(char** argv) {
-  constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, FLOATS = PROTOCOL::FLOATS;
-  const int rounds = std::atoi(argv[2]), count = std::atoi(argv[3]), shots = std::atoi(argv[4]);
-  const u32 epoch = u32(std::strtoul(argv[5], nullptr, 0));
-  const u64 limit_ns = std::strtoull(argv[6], nullptr, 0) * 1'000'000;
+  using Element = typename As<DTYPE>::Element;
+  constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, PER = PROTOCOL::FLOATS * PER_WORD<DTYPE>;
+  const int rounds = std::atoi(argv[3]), count = std::atoi(argv[4]), shots = std::atoi(argv[5]);
+  const u32 epoch = u32(std::strtoul(argv[6], nullptr, 0));
+  const u64 limit_ns = std::strtoull(argv[7], nullptr, 0) * 1'000'000;
   std::vector<std::vector<u64>> arenas(WL_WORLD, std::vector<u64>(ARENA_BYTES / 8 + 16));
-  std::vector<std::vector<float>> in(WL_WORLD), out(WL_WORLD);
+  std::vector<std::vector<Element>> in(WL_WORLD), out(WL_WORLD);
   std::vector<u64> base(WL_WORLD), notice(WL_WORLD);
   for (int r = 0; r < WL_WORLD; ++r) {
     base[r] = (u64(arenas[r].data()) + 127) / 128 * 128;
     for (u32 b = 0; b < u32(MAX_BLOCKS); ++b) {
       *block_word(base[r], EPOCHS, b) = epoch;
       *block_word(base[r], STAGES, b) = epoch << 2;
+      *block_word(base[r], TURNS, b) = epoch << 2;
     }
     for (u64 at = TOKENS; at < LL; at += 4) *reinterpret_cast<u32*>(base[r] + at) = epoch << 2;
-    for (u64 at = SENTINEL; at < ARENA_BYTES; at += 8) *reinterpret_cast<u64*>(base[r] + at) = ~u64(0);
+    for (u64 at = SENTINEL; at < SUMS; at += 8) *reinterpret_cast<u64*>(base[r] + at) = ~u64(0);
     in[r].resize(size_t(rounds) * count);
     out[r].resize(size_t(rounds) * count);
     std::mt19937 random(r);
-    for (float& x : in[r]) x = float(int(random() % 2001) - 1000) / 64;
-    // Now and then two that look like an empty slot.
-    for (size_t i = 0; i + 2 <= in[r].size(); i += 2)
-      if (random() % 64 == 0) in[r][i] = in[r][i + 1] = bits_to_float(0xffffffffu);
+    // Sums of these are exact, in any order.
+    for (Element& x : in[r]) x = As<DTYPE>::of(float(int(random() % 255) - 127) / 64);
+    // Now and then some that look like an empty slot.
+    constexpr size_t RUN = 2 * PER_WORD<DTYPE>;
+    for (size_t i = 0; i + RUN <= in[r].size(); i += RUN)
+      if (random() % 64 == 0) std::fill_n(&in[r][i], RUN, Element(~0u));
   }
   auto rank = [&](int r) {
     std::barrier<> kernel_end(BLOCKS * THREADS);
@@ -92,17 +113,19 @@ int race(char** argv) {
           a.source = in[r].data() + size_t(round) * count;
           a.target = out[r].data() + size_t(round) * count;
           a.count = count;
-          a.items = (count + FLOATS - 1) / FLOATS;
+          a.items = (count + PER - 1) / PER;
           a.share = (a.items + WL_WORLD - 1) / WL_WORLD;
           a.region = PROTOCOL::REGION;
           a.buffer = PROTOCOL::BUFFER;
+          a.sums = SUMS;
+          a.sum_stage = SUM_STAGE;
           a.stride = PROTOCOL::ROOM / PROTOCOL::SLOT_BYTES / shots / WL_WORLD * (PROTOCOL::SLOT_BYTES / SLOT);
           // No more blocks than there are items for, as launches have: each must exchange a slot with
           // every peer, or what it clears before the wrap could wipe out what a peer sends next.
           const u64 items = shots == 1 ? a.items : a.share;
           place.blocks = u32(std::min(u64(BLOCKS), (items + WORKERS - 1) / WORKERS));
           if (place.block < place.blocks)
-            launch_as<PROTOCOL>(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
+            launch_as<PROTOCOL, DTYPE>(r, a, shots, std::make_integer_sequence<int, WL_WORLD>());
           kernel_end.arrive_and_wait();
         }
       });
@@ -113,9 +136,9 @@ int race(char** argv) {
   for (std::thread& r : ranks) r.join();
   int wrong = 0;
   for (size_t i = 0; i < in[0].size(); ++i) {
-    float sum = in[0][i];
-    for (int r = 1; r < WL_WORLD; ++r) sum = add(sum, in[r][i]);
-    for (int r = 0; r < WL_WORLD; ++r) wrong += float_to_bits(out[r][i]) != float_to_bits(sum);
+    float sum = As<DTYPE>::number(in[0][i]);
+    for (int r = 1; r < WL_WORLD; ++r) sum = add(sum, As<DTYPE>::number(in[r][i]));
+    for (int r = 0; r < WL_WORLD; ++r) wrong += out[r][i] != As<DTYPE>::of(sum);
   }
   for (int r = 0; r < WL_WORLD; ++r)
     if (!lane_alive(base[r])) return 2;
@@ -124,7 +147,13 @@ int race(char** argv) {
 }
 
 int main(int, char** argv) {
-  const std::string protocol = argv[1];
-  if (protocol == "ll128") return race<RaceLl128>(argv);
-  return protocol == "ll" ? race<RaceLl>(argv) : race<RaceSentinel>(argv);
+  const std::string protocol = argv[1], dtype = argv[2];
+  if (protocol == "ll128_atomic") {
+    // The only one that takes a word's halves apart.
+    if (dtype == "float16") return race<RaceLl128Atomic, FLOAT16>(argv);
+    if (dtype == "bfloat16") return race<RaceLl128Atomic, BFLOAT16>(argv);
+    return race<RaceLl128Atomic, FLOAT32>(argv);
+  }
+  if (protocol == "ll128") return race<RaceLl128, FLOAT32>(argv);
+  return protocol == "ll" ? race<RaceLl, FLOAT32>(argv) : race<RaceSentinel, FLOAT32>(argv);
 }

@@ -7,11 +7,14 @@ import pytest
 
 from tests.compile_only import sass
 from tests.compile_only.cuda_builds import CudaBuild, compile_module, copy_sources, every_build
+from tests.compile_only.cuda_line_plants import LINE_PLANTS
 from tests.compile_only.cuda_parting import until_together, within_lines, within_warps
 from tests.compile_only.cuda_plants import CUDA_PLANTS, CudaPlant
 from tests.compile_only.cuda_rules import CUDA_RULES, broken
 from tests.compile_only.flow import Flow
 from tests.compile_only.rules import LL_LOAD
+
+PLANTS = CUDA_PLANTS | LINE_PLANTS
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +43,12 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CudaBuild]:
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
         patch.setenv("WORLDLINE_CACHE", str(tmp_path_factory.mktemp("cubins")))
-        return dict(zip(CUDA_PLANTS, pool.map(compile_one, CUDA_PLANTS.values()), strict=True))
+        return dict(zip(PLANTS, pool.map(compile_one, PLANTS.values()), strict=True))
 
 
-@pytest.mark.parametrize("defect", CUDA_PLANTS)
+@pytest.mark.parametrize("defect", PLANTS)
 def test_its_rule_catches(defect: str, planted: dict[str, CudaBuild]) -> None:
-    (rule,) = [rule for rule in CUDA_RULES if rule.__name__ == CUDA_PLANTS[defect].rule]
+    (rule,) = [rule for rule in CUDA_RULES if rule.__name__ == PLANTS[defect].rule]
     assert rule(planted[defect])
 
 

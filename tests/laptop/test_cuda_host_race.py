@@ -13,7 +13,12 @@ import pytest
 from worldline.primitives import nvrtc
 
 WRAP = "0xfffffffc"
-PROTOCOLS = ("ll", "ll128", "sentinel")
+PROTOCOLS = (
+    ("ll", "float32"),
+    ("ll128", "float32"),
+    *(("ll128_atomic", dtype) for dtype in ("float32", "float16", "bfloat16")),
+    ("sentinel", "float32"),
+)
 _ADVANCE = "store_u32(block_word(arena, offset, word), value);"
 PLANTED = {
     "single buffer": ("ll", "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half"),
@@ -33,8 +38,26 @@ PLANTED = {
     "a line whose flag is not looked at": (
         "ll128",
         "ll128.cuh",
-        "!looks || flag() == ll128_flag(epoch)",
-        "!looks || flag() != 0",
+        "!looks || flag() == wanted",
+        "!looks || (flag() != 0 && wanted != 0)",
+    ),
+    "sums of whoever has come": (
+        "ll128_atomic",
+        "ll128.cuh",
+        "!looks || flag() == wanted",
+        "!looks || (flag() != 0 && wanted != 0)",
+    ),
+    "one stage of sums": (
+        "ll128_atomic",
+        "ll128_atomic.cuh",
+        "(turn & 3) * stage",
+        "(turn & 0) * stage",
+    ),
+    "sums that are not zeroed": (
+        "ll128_atomic",
+        "all_reduce_ll128_atomic.cuh",
+        "    if (WORLD > 1 && exchange.alive) sums.empty(place(RANK, item), active);\n",
+        "",
     ),
     "one stage": ("sentinel", "sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage"),
     "a slot that is not re-armed": ("sentinel", "sentinel.cuh", "    sentinel_rearm(slot);\n", ""),
@@ -86,10 +109,10 @@ def test_threads_agree_with_the_sum(
 ) -> None:
     require_tool("g++")
     program = build(repo_root, tmp_path, world)
-    for protocol, shots, epoch, count in product(
+    for (protocol, dtype), shots, epoch, count in product(
         PROTOCOLS, "12", ("0", WRAP), ("92", "256", "600")
     ):
-        done = run(program, protocol, "20", count, shots, epoch, "60000")
+        done = run(program, protocol, dtype, "20", count, shots, epoch, "60000")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "WARNING" not in done.stderr, done.stderr
 
@@ -103,7 +126,10 @@ def test_planted_bugs_are_caught(
     # One item a thread: with more, a thread is seldom a whole operation ahead of another.
     protocol, count = (
         PLANTED[bug][0],
-        {"ll": "16", "ll128": "240", "sentinel": "32"}[PLANTED[bug][0]],
+        {"ll": "16", "ll128": "240", "ll128_atomic": "720", "sentinel": "32"}[PLANTED[bug][0]],
     )
-    ends = (run(program, protocol, "400", count, "1", "0", "1000").returncode for _ in range(20))
+    ends = (
+        run(program, protocol, "float32", "400", count, "1", "0", "1000").returncode
+        for _ in range(20)
+    )
     assert any(end in (1, 2) for end in ends)

@@ -40,8 +40,9 @@ def test_a_planted_bug_is_caught(simulator: Simulator, bug: str) -> None:
     )
 
 
-def test_a_link_that_tears_lines_is_no_place_for_ll128(simulator: Simulator) -> None:
-    done = simulator.run("pieces", 0, 20)
+@pytest.mark.parametrize("scenario", ["pieces", "sums_in_pieces"])
+def test_a_link_that_tears_lines_is_no_place_for_ll128(simulator: Simulator, scenario: str) -> None:
+    done = simulator.run(scenario, 0, 20)
     assert any("wrong result" in what for what in done.failures.values())
 
 
@@ -60,6 +61,9 @@ LITMUS = {
     "block_barrier": {"11"},
     "store_buffers": {"00", "01", "10", "11"},
     "exchange": {"01"},
+    "additions": {"3"},
+    "addition_to_what_is_zeroed": {"0", "1"},
+    "addition_after_a_fence": {"1"},
     "end": {"00", "01", "10", "11"},
     "end_fence": {"00", "01", "11"},
     "end_release": {"00", "01", "11"},

@@ -20,10 +20,12 @@ from worldline.primitives.layout import MINIMUM, ArenaLayout
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
 def test_launches_are_counted_as_they_are_cut(row: Algorithm, world: int, most: int | None) -> None:
     layout = ArenaLayout(world, MINIMUM)
-    asked = Request("all_reduce", torch.bfloat16, "sum", 0, world, "cuda", torn="")
+    asked = Request("all_reduce", torch.bfloat16, "sum", 0, world, "cuda", torn="", torn_adds="")
     step = chunk_elements(row, asked, layout)
     for count in (0, 1, 1000, step - 1, step, step + 1, 3 * step, 3 * step + 1):
-        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="")
+        asked = Request(
+            "all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="", torn_adds=""
+        )
         choice = choose(asked, row.name, Launch(min(256, row.widest(world)), 64))
         cut = chunks(row, asked, layout, choice.launch, most)
         told = explain(asked, choice, layout, "torch", most)

@@ -129,6 +129,29 @@ def test_a_lane_dies_alone() -> None:
     assert second == expected
 
 
+def leave_sums_behind(world: Any) -> list[list[int]]:
+    """Fill what a failed LL128-atomic launch may leave, and look at it after a recovery."""
+    arena = world.lane.arena
+    places = [(layout.TURNS, layout.MAX_BLOCKS)]
+    places += [(arena.layout.sums, layout.SUM_STAGES * arena.layout.sum_stage // 4)]
+    for offset, words in places:
+        arena.fill_words(offset, 0x3F800000, words)
+    dirty = [arena.read(world.rank, offset, words // 2) for offset, words in places]
+    world.recover(timeout=30)
+    clean = [arena.read(world.rank, offset, words // 2) for offset, words in places]
+    world.lane.set_epoch(5)
+    turns = arena.read(world.rank, layout.TURNS, layout.MAX_BLOCKS // 2)
+    return [
+        sorted({word for words in found for word in words}) for found in (dirty, clean, [turns])
+    ]
+
+
+def test_a_recovery_zeroes_sums() -> None:
+    pair = 0x3F800000 << 32 | 0x3F800000
+    for dirty, clean, turns in worldline.spawn(leave_sums_behind, 2, deadline=DEADLINE):
+        assert (dirty, clean, turns) == ([pair], [0], [20 << 32 | 20])
+
+
 def refused_by_all(world: Any, differing: str) -> str:
     """Make worlds whose settings differ between ranks."""
     values: dict[str, Callable[[], Any]] = {

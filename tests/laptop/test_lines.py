@@ -1,4 +1,4 @@
-"""Whether LL128 is offered: equal on all ranks, by what each of them knows."""
+"""Whether LL128 and LL128-atomic are offered: equal on all ranks, by what each of them knows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from torch.distributed import HashStore
 
 from worldline import lines
 from worldline.kernels import litmus_verdict
-from worldline.kernels.litmus import Tally
+from worldline.kernels.litmus import KINDS, Tally
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import ProviderError
 
 GPUS = ["a", "b"]
 
 
-def verdict(pieces: int = 0, fewest: int = 10**6, gpus: list[str] = GPUS) -> dict[str, Any]:
-    tallies = [Tally("stores", 9, fewest, 0, 0, pieces).as_dict()]
+def verdict(pieces: int = 0, adds: int = 0, gpus: list[str] = GPUS) -> dict[str, Any]:
+    tallies = [
+        Tally(kind, 9, 10**6, 0, 0, torn).as_dict()
+        for kind, torn in (("stores", pieces), ("reductions", adds))
+    ]
+    fewest = {"stores": 10**6, "reductions": 10**6}
     return {"date": "x", "seconds": 0.1, "gpus": gpus, "fewest": fewest, "tallies": tallies}
 
 
@@ -30,7 +34,8 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.known: list[dict[str, Any] | None] = [None, None]
-        self.apart, self.sees = ["", ""], [Tally("stores", 9, 10**6, 0, 0, 0)]
+        self.apart = ["", ""]
+        self.sees = [Tally(kind, 9, 10**6, 0, 0, 0) for kind in KINDS]
         self.failing: int | None = None
         self.kept: list[dict[str, Any]] = []
         self.hammered = 0
@@ -52,9 +57,9 @@ class Machine:
         self.hammered += 1
         return self.sees
 
-    def ask(self) -> str:
+    def ask(self) -> tuple[str, str]:
         store = HashStore()
-        answers: list[str | None] = [None, None]
+        answers: list[tuple[str, str] | None] = [None, None]
 
         def rank(number: int) -> None:
             self._rank.number = number
@@ -82,14 +87,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def test_what_all_ranks_know_is_enough(machine: Machine) -> None:
     machine.known = [verdict(), verdict(gpus=["a", "b", "c"])]
-    assert machine.ask() == ""
+    assert machine.ask() == ("", "")
     assert machine.hammered == 0
 
 
 @pytest.mark.parametrize("known", [[None, None], [verdict(), None], [verdict(gpus=["a"])] * 2])
 def test_a_litmus_is_run_where_one_knows_nothing(machine: Machine, known: list[Any]) -> None:
     machine.known = known
-    assert machine.ask() == ""
+    assert machine.ask() == ("", "")
     assert (machine.hammered, len(machine.kept)) == (2, 2)
 
 
@@ -98,26 +103,45 @@ def test_a_litmus_is_run_where_one_knows_nothing(machine: Machine, known: list[A
 )
 def test_a_torn_line_counts_whoever_saw_it(machine: Machine, known: list[Any]) -> None:
     machine.known = known
-    assert "77 lines of 128 bytes in pieces" in machine.ask()
+    stores, adds = machine.ask()
+    assert "77 lines of 128 bytes in pieces" in stores
+    assert adds == ""
     assert machine.kept == []
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_reductions_may_be_torn_where_stores_are_whole(machine: Machine, place: int) -> None:
+    machine.known = [verdict(), verdict()]
+    machine.known[place] = verdict(adds=7)
+    assert machine.ask() == ("", "the litmus has seen 7 reductions of 128 bytes in pieces")
+    assert machine.hammered == 0
+
+
+def test_a_gpu_without_wide_reductions_says_so(machine: Machine) -> None:
+    machine.sees = [Tally("stores", 9, 10**6, 0, 0, 0)]
+    stores, adds = machine.ask()
+    assert stores == ""
+    assert "compute capability 9.0" in adds
+
+
 def test_a_litmus_that_saw_nothing_shows_nothing(machine: Machine) -> None:
-    machine.sees = [Tally("stores", 9, 5, 0, 0, 0)]
-    assert "too few" in machine.ask()
+    machine.sees = [Tally(kind, 9, 5, 0, 0, 0) for kind in KINDS]
+    stores, adds = machine.ask()
+    assert "too few lines" in stores
+    assert "too few sums" in adds
     assert machine.kept == []
 
 
 def test_no_link_no_lines(machine: Machine) -> None:
     machine.apart[1] = "no NVLink leads to rank 0's GPU"
-    assert machine.ask() == "rank 1: no NVLink leads to rank 0's GPU"
+    assert machine.ask() == ("rank 1: no NVLink leads to rank 0's GPU",) * 2
     assert machine.hammered == 0
 
 
 def test_a_litmus_that_fails_is_a_reason_on_all_ranks(machine: Machine) -> None:
     machine.failing = 1
     started = time.monotonic()
-    assert machine.ask() == "the litmus failed: rank 1: no compiler"
+    assert machine.ask() == ("the litmus failed: rank 1: no compiler",) * 2
     assert time.monotonic() - started < 10
 
 
@@ -128,9 +152,10 @@ def test_a_look_that_fails_is_told(machine: Machine, monkeypatch: pytest.MonkeyP
         return ""
 
     monkeypatch.setattr(lines, "no_nvlink", broken)
-    assert machine.ask() == "rank 1: ProviderError: the driver is away"
+    assert machine.ask() == ("rank 1: ProviderError: the driver is away",) * 2
 
 
 def test_a_box_without_gpus_foretells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "this machine has 0 GPUs" in lines.foretell(2)
+    for reason in lines.foretell(2):
+        assert "this machine has 0 GPUs" in reason

@@ -117,7 +117,7 @@ def test_a_verdict_is_kept_for_its_hardware(
         "date": "2026-11-30",
         "seconds": 1.0,
         "gpus": ["a", "b"],
-        "fewest": 8,
+        "fewest": {"stores": 8, "reductions": 0},
         "hardware": {name: here[name] for name in ("driver", "gpus")},
         "tallies": [Tally("stores", 9, 8, 0, 0, 0).as_dict()],
     }
@@ -136,6 +136,14 @@ def test_a_verdict_is_kept_for_its_hardware(
     of_more = {**verdict, "gpus": ["a", "b", "c"]}
     litmus_verdict.keep(of_more)
     assert litmus_verdict.kept(here) == of_more
+    adds = {
+        **of_more,
+        "tallies": [*of_more["tallies"], Tally("reductions", 9, 8, 0, 0, 1).as_dict()],
+    }
+    adds["seconds"] = 9.0
+    for later in (adds, {**of_more, "seconds": 99.0}):
+        litmus_verdict.keep(later)
+        assert litmus_verdict.kept(here) == adds
     monkeypatch.setattr(litmus_verdict, "this_machine", lambda: "another")
     assert litmus_verdict.kept(here) is None
     monkeypatch.setenv("WORLDLINE_CACHE", "/proc/nowhere")
@@ -153,15 +161,22 @@ def test_a_file_of_another_shape_is_no_verdict(
 
 
 def test_what_a_verdict_says_of_lines() -> None:
-    known = litmus_verdict.make([[Tally("stores", 10**6, 10**6, 0, 0, 0)]] * 2, ["a", "b"], 1.0)
-    assert known["fewest"] == 10**6
-    assert litmus_verdict.why_torn(known) == ""
-    assert "too few" in litmus_verdict.why_torn({**known, "fewest": 100})
-    for kind, why in (("stores", "the litmus has seen 1 lines"), ("reductions", "")):
-        seen = [[Tally("stores", 10**6, 10**6, 0, 0, 0), Tally(kind, 9, 8, 0, 0, 1)]]
-        told = litmus_verdict.make(seen, ["a"], 1.0)
-        assert litmus_verdict.why_torn({**told, "fewest": 10**6}).startswith(why)
-    assert "before the first init" in litmus_verdict.why_torn(None)
+    whole = [Tally(kind, 10**6, 10**6, 0, 0, 0) for kind in litmus.KINDS]
+    known = litmus_verdict.make([whole, whole], ["a", "b"], 1.0)
+    assert known["fewest"] == {"stores": 10**6, "reductions": 10**6}
+    few = litmus_verdict.make(
+        [whole, [Tally(kind, 9, 100, 0, 0, 0) for kind in litmus.KINDS]], [], 1
+    )
+    for kind, other in (litmus.KINDS, litmus.KINDS[::-1]):
+        assert litmus_verdict.why_torn(known, kind) == ""
+        assert "too few" in litmus_verdict.why_torn(few, kind)
+        torn = litmus_verdict.make([[*whole, Tally(kind, 9, 8, 0, 0, 1)]], ["a"], 1.0)
+        assert litmus_verdict.why_torn(torn, kind).startswith("the litmus has seen 1 ")
+        assert litmus_verdict.why_torn(torn, other) == ""
+        assert "before the first init" in litmus_verdict.why_torn(None, kind)
+    alone = litmus_verdict.make([whole[:1]], ["a"], 1.0)
+    assert litmus_verdict.why_torn(alone) == ""
+    assert "compute capability 9.0" in litmus_verdict.why_torn(alone, litmus.REDUCTIONS)
 
 
 @pytest.mark.skipif(len(fingerprint()["gpus"]) > 1, reason="for machines without two GPUs")

@@ -13,7 +13,7 @@ from worldline.explanation import explain
 from worldline.kernels.chunks import chunk_elements
 from worldline.kernels.protocols import BARRIER, WARP
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request, algorithms
-from worldline.primitives.layout import LL, MINIMUM, SLOT, ArenaLayout
+from worldline.primitives.layout import LINE, LL, MINIMUM, SLOT, ArenaLayout
 
 
 def request(
@@ -33,6 +33,10 @@ def test_regions_do_not_overlap(world: int, size: int) -> None:
         end = region.offset + region.size
     assert end <= size
     assert layout.half % SLOT == 0
+    # A share of lines has sums of twice as many bytes.
+    share = (layout.half - layout.slots) // LINE // 2 // world
+    assert layout.sum_stage >= 2 * LINE * share or world == 1
+    assert layout.sum_stage % (2 * LINE) == 0
     assert LL % 128 == 0
 
 
@@ -92,10 +96,34 @@ def test_the_choice_follows_size_and_world() -> None:
     ],
 )
 def test_the_choice_on_gpus(world: int, torn: str, nbytes: int, name: str) -> None:
-    asked = Request("all_reduce", torch.bfloat16, "sum", nbytes // 2, world, "cuda", torn)
+    asked = Request("all_reduce", torch.bfloat16, "sum", nbytes // 2, world, "cuda", torn, torn)
     choice = choose(asked)
     assert choice.algorithm.name == name
-    assert dict(choice.refused).get("ll128_one_shot_cuda", "") == torn
+    refused = dict(choice.refused)
+    assert refused.get("ll128_one_shot_cuda", "") == torn
+    unasked = (
+        "its bits differ from run to run (arrival order): only by algorithm='ll128_atomic_cuda'"
+    )
+    assert refused["ll128_atomic_cuda"] == (torn or unasked)
+
+
+def test_what_has_no_fixed_order_is_chosen_by_name_alone() -> None:
+    asked = Request("all_reduce", torch.bfloat16, "sum", 1 << 19, 8, "cuda", "", "")
+    (name,) = (row.name for row in ALGORITHMS if not row.bitwise)
+    for count in (0, 1, 1 << 10, 1 << 20, 1 << 30):
+        choice = choose(dataclasses.replace(asked, count=count))
+        assert choice.algorithm.bitwise
+        assert f"only by algorithm={name!r}" in dict(choice.refused)[name]
+    assert choose(asked, name).algorithm.name == name
+
+
+def test_additions_in_pieces_keep_out_what_adds() -> None:
+    asked = Request("all_reduce", torch.bfloat16, "sum", 1 << 19, 8, "cuda", "", "torn adds")
+    refused = dict(choose(asked).refused)
+    assert refused["ll128_atomic_cuda"] == "torn adds"
+    assert "ll128_two_shot_cuda" not in refused
+    with pytest.raises(UnsupportedError, match="torn adds"):
+        choose(asked, "ll128_atomic_cuda")
 
 
 def test_the_choice_explains_itself() -> None:
@@ -157,7 +185,7 @@ def test_refusals_list_every_reason() -> None:
         assert f"{row.name}," in str(caught.value) or f"{row.name}:" in str(caught.value)
     assert str(caught.value).count("int64 is not one of") == 1
     assert str(caught.value).count("an integer can be any pattern") == 1
-    with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll128_one_shot"):
+    with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll128_atomic"):
         choose(request(64, 2), "ring")
 
 
@@ -178,7 +206,9 @@ def test_layouts_refuse(world: int, size: int, words: str) -> None:
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
 def test_a_gpu_gets_a_launch_or_a_reason(world: int, row: Algorithm) -> None:
     for count in (1, 1 << 20, 1 << 33):
-        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="")
+        asked = Request(
+            "all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="", torn_adds=""
+        )
         if row.supports(asked) is None:
             assert row.launches(asked)
         else:

@@ -82,7 +82,7 @@ def plan(setup: Setup) -> list[Case]:
         values: dict[tuple[str, ...], Deck[str]] = {}
         offers = list(subjects)
         for place, subject in enumerate(offers):
-            names = tuple(kinds(subject.dtype))
+            names = tuple(kinds(subject.dtype, row.bitwise))
             deck = values.setdefault(names, Deck(rng, names))
             drawn = list(points(rng, subject))
             if setup.thin:

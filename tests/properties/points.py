@@ -52,7 +52,14 @@ class Subject:
         """Return what a call on ``count`` elements asks for."""
         world = self.layout.world_size
         return Request(
-            self.row.collective, self.dtype, self.op, count, world, self.device_type, torn=""
+            self.row.collective,
+            self.dtype,
+            self.op,
+            count,
+            world,
+            self.device_type,
+            torn="",
+            torn_adds="",
         )
 
     @property

@@ -29,6 +29,9 @@ def any_bits(generator: torch.Generator, count: int, dtype: torch.dtype) -> torc
     return torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).view(dtype)
 
 
+Values = Callable[[torch.Generator, int, torch.dtype], torch.Tensor]
+
+
 def _exponent(dtype: torch.dtype) -> torch.Tensor:
     return words(torch.tensor([float("inf")], dtype=dtype))
 
@@ -77,7 +80,24 @@ def _payloads(generator: torch.Generator, count: int, dtype: torch.dtype) -> tor
     return torch.where(torch.rand(count, generator=generator) < 0.5, nan, x)
 
 
-Values = Callable[[torch.Generator, int, torch.dtype], torch.Tensor]
+def _whole(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Whole numbers, as small as every dtype has them: their sums are exact in any order."""
+    return torch.randint(-128, 129, (count,), generator=generator).to(dtype)
+
+
+def _amid_whole(draw: Values) -> Values:
+    """Put whole numbers in the place of ordinary ones: of what is special any order gives the same.
+
+    Zeros are positive there: whether a sum of negative ones is, is not promised.
+    """
+
+    def drawn(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+        x = draw(generator, count, dtype)
+        return torch.where(x.isfinite(), _whole(generator, count, dtype), x)
+
+    return drawn
+
+
 _OF_FLOATS: dict[str, Values] = {
     "wide": _wide,
     "any bits": any_bits,
@@ -89,12 +109,28 @@ _OF_FLOATS: dict[str, Values] = {
 }
 
 
-def kinds(dtype: torch.dtype) -> dict[str, Values]:
-    """Return every kind of values that a dtype has: what draws ``count`` of them."""
-    return _OF_FLOATS if dtype.is_floating_point else {"any bits": any_bits}
+INEXACT = "in any order"
+"""The kind whose sums depend on the order of adding, of those for rows that promise none."""
+_OF_ANY_ORDER: dict[str, Values] = {
+    "whole": _whole,
+    INEXACT: _wide,
+    **{name: _amid_whole(_OF_FLOATS[name]) for name in ("all ones", "infinities", "NaN payloads")},
+}
 
 
-def inputs(kind: str, seed: str, ranks: int, count: int, dtype: torch.dtype) -> list[torch.Tensor]:
+def kinds(dtype: torch.dtype, bitwise: bool = True) -> dict[str, Values]:
+    """Return every kind of values that a dtype has: what draws ``count`` of them.
+
+    For rows that are not ``bitwise`` all but one have the same sums in any order.
+    """
+    if not dtype.is_floating_point:
+        return {"any bits": any_bits}
+    return _OF_FLOATS if bitwise else _OF_ANY_ORDER
+
+
+def inputs(
+    kind: str, seed: str, ranks: int, count: int, dtype: torch.dtype, bitwise: bool = True
+) -> list[torch.Tensor]:
     """Draw every rank's input, on the CPU; equal wherever it is called."""
-    draw = kinds(dtype)[kind]
+    draw = kinds(dtype, bitwise)[kind]
     return [draw(generator(f"{seed} {rank}"), count, dtype) for rank in range(ranks)]

@@ -84,7 +84,9 @@ class Setup:
 
     def request(self, row: Algorithm, dtype: torch.dtype, op: str) -> Request:
         """Return what a call on one element asks for."""
-        return Request(row.collective, dtype, op, 1, self.ranks, self.device_type, torn="")
+        return Request(
+            row.collective, dtype, op, 1, self.ranks, self.device_type, torn="", torn_adds=""
+        )
 
     def subjects(self) -> Iterator[Subject]:
         """List every row on every dtype and op that it serves."""

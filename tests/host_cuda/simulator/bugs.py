@@ -45,6 +45,11 @@ _TOLD = """      if (!first) {
         tell();
       }
 """
+_PLACE = "a.lane.base[arena] + at + item * Ll128::BYTES"
+_OTHER_STAGE = " + ((long long)({} % 3) - (sums.turn & 3)) * (long long)a.sum_stage"
+_EMPTY = "    if (WORLD > 1 && exchange.alive) sums.empty(place(RANK, item), active);\n"
+_ZEROES = "store_part(line(first, plane), Part{});"
+_FENCE_OF_SUMS = "  fence_system();\n"
 _MARK = "exchange_u32(busy, 1)"
 
 BUGS = {
@@ -108,20 +113,72 @@ BUGS = {
         "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30
     ),
     "line_of_any_epoch": Bug(
-        "ll128.cuh", "flag() == ll128_flag(epoch)", "flag() != 0", "lines", 20
+        "ll128.cuh",
+        "!looks || flag() == wanted",
+        "!looks || (flag() != 0 && wanted != 0)",
+        "lines",
+        20,
     ),
     "flag_taken_for_data": Bug(
         "line_items.cuh", "eights(WORDS / 2 - holds_flag(thread))", "eights(WORDS / 2)", "lines", 8
     ),
     "lines_without_token": Bug(
-        "all_reduce_ll128.cuh", " || (thread_index() < LINE_LANES && item == 0)", "", "lines", 60
+        "line_shares.cuh", " || (thread_index() < LINE_LANES && item == 0)", "", "lines", 60
     ),
     "lines_not_cleared_before_wrap": Bug(
         "epochs.cuh", "at < half; at", "at < half / 3; at", "wrap", 60
     ),
+    "sums_of_whoever_has_come": Bug(
+        "ll128.cuh",
+        "!looks || flag() == wanted",
+        "!looks || (flag() != 0 && wanted != 0)",
+        "sums",
+        8,
+    ),
+    "stage_of_sums_by_the_epoch": Bug(
+        "all_reduce_ll128_atomic.cuh",
+        _PLACE,
+        _PLACE + _OTHER_STAGE.format("exchange.protocol.epoch"),
+        "sums",
+        160,
+    ),
+    "stage_of_sums_by_the_count": Bug(
+        "all_reduce_ll128_atomic.cuh",
+        _PLACE,
+        _PLACE + _OTHER_STAGE.format("(sums.turn >> 2)"),
+        "sums",
+        20,
+    ),
+    "one_stage_of_sums": Bug(
+        "ll128_atomic.cuh", "(turn & 3) * stage", "(turn & 0) * stage", "sums", 20
+    ),
+    "sums_not_zeroed": Bug("all_reduce_ll128_atomic.cuh", _EMPTY, "", "sums", 8),
+    "next_sums_zeroed": Bug(
+        "ll128_atomic.cuh",
+        _ZEROES,
+        _ZEROES.replace("line(", "((turn & 3) == 2 ? -2 : 1) * (long long)stage + line("),
+        "sums",
+        8,
+    ),
+    "sums_zeroed_without_fence": Bug(
+        "all_reduce_ll128_atomic.cuh", _FENCE_OF_SUMS, "", "sums", 100
+    ),
+    "turn_does_not_advance": Bug(
+        "all_reduce_ll128_atomic.cuh", "TURNS, sums.turn);", "TURNS, last);", "sums", 8
+    ),
+    "shared_turn": Bug(
+        "all_reduce_ll128_atomic.cuh",
+        "block_word(exchange.own, TURNS, block_index())",
+        "block_word(exchange.own, TURNS, 0)",
+        "sums",
+        8,
+    ),
+    "own_data_added_as_well": Bug(
+        "all_reduce_ll128_atomic.cuh", "step = 1; step < WORLD", "step = 0; step < WORLD", "sums", 8
+    ),
     "one_stage": Bug("sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage", "sentinel", 30),
     "two_stages": Bug(
-        "sentinel.cuh",
+        "counters.cuh",
         "(word & 3) == 2 ? word + 2 : word + 5",
         "(word & 3) == 1 ? word + 3 : word + 5",
         "sentinel",

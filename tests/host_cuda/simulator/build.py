@@ -17,6 +17,7 @@ ROOT = HERE.parents[2]
 SCENARIOS = (
     "small",
     "lines",
+    "sums",
     "lost",
     "sentinel",
     "stages",

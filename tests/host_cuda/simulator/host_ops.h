@@ -42,6 +42,7 @@ inline Pair load_pair(const void* p) {
 }
 
 inline void store_part(void* p, Part v) { simulator::store_line(u64(p), v.v); }
+inline void add_part(void* p, Part v) { simulator::add_line(u64(p), v.v); }
 inline Part load_part(const void* p) {
   Part v;
   simulator::load_line(u64(p), v.v);

@@ -47,11 +47,15 @@ void simulator::run(const Kernel& kernel) {
   a.region = kernel.region;
   a.buffer = kernel.buffer;
   a.stride = kernel.stride;
+  a.sums = kernel.sums;
+  a.sum_stage = kernel.sum_stage;
   a.launch_point = kernel.launch_point;
   if (kernel.protocol == Protocol::sentinel)
     over<OverSentinel<int(BATCH)>>(a, kernel);
   else if (kernel.protocol == Protocol::ll128)
     over<OverLl128>(a, kernel);
+  else if (kernel.protocol == Protocol::ll128_atomic)
+    over<OverLl128Atomic>(a, kernel);
   else
     over<OverLl>(a, kernel);
 }

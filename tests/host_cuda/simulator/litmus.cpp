@@ -1,4 +1,5 @@
 // Litmus tests of the simulated memory alone: litmus NAME prints each outcome that seeds show.
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -122,6 +123,19 @@ void store_and_end_twice(World& world) {
   world.end(world.two);
 }
 
+// What a line's first float becomes, in the end, of which one rank adds 1.
+Shown sum_at_last(World& world, Observer& adder) {
+  const u64 words[16] = {0x3f800000};
+  world.memory.add_line(adder, DATA, words);
+  const u64 number = world.at_last(DATA);
+  return std::to_string(int(std::bit_cast<float>(u32(world.memory.line(number)[0]))));
+}
+
+void zero(World& world, Observer& owner) {
+  const u64 words[16] = {};
+  world.memory.store_line(owner, DATA, words);
+}
+
 const std::map<std::string, Shown (*)(World&)> TESTS = {
     {"relaxed", [](World& world) { return message(world, world.first, ""); }},
     {"release", [](World& world) { return message(world, world.first, "r"); }},
@@ -158,6 +172,30 @@ const std::map<std::string, Shown (*)(World&)> TESTS = {
      [](World& world) {
        const u64 found = world.exchange(world.reader, FLAG, 1);
        return shown(found, world.exchange(world.second, FLAG, 1));
+     }},
+
+    // Additions to a line of the peer's.
+    {"additions",
+     [](World& world) {
+       const u64 two[16] = {0x40000000};
+       world.memory.add_line(world.second, DATA, two);
+       world.time();
+       return sum_at_last(world, world.first);
+     }},
+    {"addition_to_what_is_zeroed",
+     [](World& world) {
+       zero(world, world.reader);
+       world.time();
+       return sum_at_last(world, world.first);
+     }},
+    {"addition_after_a_fence",
+     [](World& world) {
+       zero(world, world.reader);
+       world.memory.fence(world.reader);
+       world.store(world.reader, FLAG, 1);
+       world.time();
+       // Who has seen the flag adds to zero.
+       return world.newest(FLAG) ? sum_at_last(world, world.first) : "1";
      }},
 
     // Kernels' ends: what a peer may find.

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -79,7 +80,10 @@ bool Memory::knows(const Observer& who, const std::shared_ptr<Pending>& pending)
 u64 Memory::load(Observer& who, u64 address, int bytes) {
   const u32 place = place_of(address);
   Team& team = *who.team;
-  if (const Pending* pending = pending_for(who, place)) return pending->value;
+  if (const Pending* pending = pending_for(who, place)) {
+    if (pending->adds) fail("a load of a line that this rank adds to");
+    return pending->value;
+  }
   const std::vector<Value>& values = history(place, bytes);
   const u32 last = u32(values.size() - 1);
   if (last == 0) return values[0].bits;
@@ -102,15 +106,34 @@ void Memory::store_release(Observer& who, u64 address, int bytes, u64 value) {
   enqueue(who, address, bytes, value, fence_before(who));
 }
 
-
 u64 Memory::number_of(const u64 words[16]) {
   lines_.emplace_back(words, words + 16);
   return lines_.size() - 1;
 }
 
-void Memory::store_line(Observer& who, u64 address, const u64 words[16]) {
+void Memory::put_line(Observer& who, u64 address, const u64 words[16], bool adds) {
   const u64 number = number_of(words);
-  for (u64 piece = 0; piece < (lines_in_pieces ? 8 : 1); ++piece) store(who, address + 16 * piece, 8, number);
+  for (u64 piece = 0; piece < (lines_in_pieces ? 8 : 1); ++piece)
+    enqueue(who, address + 16 * piece, 8, number, who.fence, adds);
+}
+
+void Memory::store_line(Observer& who, u64 address, const u64 words[16]) { put_line(who, address, words, false); }
+
+void Memory::add_line(Observer& who, u64 address, const u64 words[16]) { put_line(who, address, words, true); }
+
+// As a GPU adds: every NaN is the same.
+static u64 sum_of_floats(u64 a, u64 b) {
+  const float sum = std::bit_cast<float>(u32(a)) + std::bit_cast<float>(u32(b));
+  return sum == sum ? std::bit_cast<u32>(sum) : 0x7fffffffu;
+}
+
+u64 Memory::sum_of_lines(u64 first, u64 second) {
+  u64 words[16];
+  for (int i = 0; i < 16; ++i) {
+    const u64 a = lines_[first][size_t(i)], b = lines_[second][size_t(i)];
+    words[i] = sum_of_floats(a >> 32, b >> 32) << 32 | sum_of_floats(a, b);
+  }
+  return number_of(words);
 }
 
 void Memory::load_line(Observer& who, u64 address, u64 words[16]) {
@@ -212,13 +235,13 @@ std::shared_ptr<Fence> Memory::fence_before(const Observer& who) {
 }
 
 void Memory::enqueue(Observer& who, u64 address, int bytes, u64 value,
-                     std::shared_ptr<Fence> after) {
+                     std::shared_ptr<Fence> after, bool adds) {
   const u32 place = place_of(address);
   Team& team = *who.team;
   if (arena_of(place) != team.rank && offset_of(place) >= u32(worldline::TOKENS) && to_peers_++ == lost) return;
   history(place, bytes);
   auto pending = std::make_shared<Pending>(
-      Pending{&who, place, value, std::move(after), team.before->last(place)});
+      Pending{&who, place, value, std::move(after), team.before->last(place), adds});
   team.buffer[place].push_back(pending);
   team.under_way[arena_of(place)].push_back(pending);
   ++team.waiting[arena_of(place)];
@@ -248,7 +271,8 @@ void Memory::make_visible(Team& team, u32 place) {
   pending->visible = true;
   pending->after.reset();
   pending->behind.reset();
-  append(*pending->by, place, pending->value);
+  const u64 held = pending->adds ? histories_[place].back().bits : 0;
+  append(*pending->by, place, pending->adds ? sum_of_lines(held, pending->value) : pending->value);
   const u32 index = pending->by->known[place];
   if (pending->covered) team.known[place] = index;
   if (!team.part_of) return;

@@ -11,7 +11,8 @@
 // and later stores to the same location come after it.
 //
 // A line of 128 bytes is a value of its own: it becomes visible, and is read, as a whole. Where
-// `lines_in_pieces` says so its 16-byte pieces are.
+// `lines_in_pieces` says so its 16-byte pieces are. What is added to a line is a store whose value
+// is the sum with what the line holds when it becomes visible.
 //
 // A fence teaches a reader nothing about other locations, which is weaker than the hardware's: the
 // kernels learn by flags that lie in the data's own words, by block barriers and by kernels' ends.
@@ -33,7 +34,9 @@ constexpr u64 SLOTS_BYTES = 4096, LINES_BYTES = 8192;
 constexpr u64 HALF_BYTES = SLOTS_BYTES + LINES_BYTES;  // of the region of LL and LL128
 constexpr u64 STAGE_BYTES = MOST_BLOCKS * worldline::CHANNEL;
 constexpr u64 SENTINEL = worldline::LL + 2 * HALF_BYTES;
-constexpr u32 ARENA_BYTES = SENTINEL + 3 * STAGE_BYTES;
+constexpr u64 SUMS = SENTINEL + 3 * STAGE_BYTES;
+constexpr u64 SUM_STAGE_BYTES = LINES_BYTES / 2;
+constexpr u32 ARENA_BYTES = SUMS + 3 * SUM_STAGE_BYTES;
 constexpr u32 ARENA_PLACES = ARENA_BYTES / 4;
 
 // A location: a 4-byte place in all the arenas, one after another.
@@ -59,7 +62,7 @@ struct Pending {
   u64 value;
   std::shared_ptr<Fence> after;
   std::shared_ptr<Pending> behind;  // the last store of ended kernels to this place
-  bool covered = false, visible = false;
+  bool adds = false, covered = false, visible = false;
   bool may_become_visible() const {
     return (!after || after->open()) && (!behind || behind->visible);
   }
@@ -113,9 +116,12 @@ class Memory {
   void store(Observer& who, u64 address, int bytes, u64 value);
   void store_release(Observer& who, u64 address, int bytes, u64 value);
   void store_line(Observer& who, u64 address, const u64 words[16]);
+  // Adds the floats that the words hold.
+  void add_line(Observer& who, u64 address, const u64 words[16]);
   void load_line(Observer& who, u64 address, u64 words[16]);
   // A number that stands for a line's words, or for a piece's in the piece's place.
   u64 number_of(const u64 words[16]);
+  const std::vector<u64>& line(u64 number) const { return lines_[number]; }
   u64 exchange(Observer& who, u64 address, int bytes, u64 value);
   void fence(Observer& who);
   void barrier(Team& team, const std::vector<Observer*>& members);
@@ -144,7 +150,9 @@ class Memory {
   };
   const Pending* pending_for(const Observer& who, u32 place) const;
   std::vector<Value>& history(u32 place, int bytes);
-  void enqueue(Observer& who, u64 address, int bytes, u64 value, std::shared_ptr<Fence> after);
+  void enqueue(Observer& who, u64 address, int bytes, u64 value, std::shared_ptr<Fence> after, bool adds = false);
+  void put_line(Observer& who, u64 address, const u64 words[16], bool adds);
+  u64 sum_of_lines(u64 first, u64 second);
   void force(Fence& fence);
   void force(const Pending& wanted);
   void make_visible(Team& team, u32 place);

@@ -10,7 +10,7 @@ namespace simulator {
 constexpr u32 BEFORE_WRAP = 0xffffffffu;
 
 static u64 floats(Protocol protocol) {
-  return protocol == Protocol::ll ? 2 : protocol == Protocol::ll128 ? worldline::LINE_DATA / 4 : 4;
+  return protocol == Protocol::ll ? 2 : protocol == Protocol::sentinel ? 4 : worldline::LINE_DATA / 4;
 }
 
 static u64 room(Protocol protocol) {  // for slots of a launch
@@ -31,10 +31,11 @@ u32 passes(const Call& call, int world, u32 block) {
 // A launch has no more blocks than items for them: each block of LL must exchange a slot with each
 // peer. LL's slots and lines have room for one launch, a sentinel call takes any count.
 static Call call(Protocol protocol, int world, int shots, u64 most, u32 grid, u32 threads, Random& random) {
+  if (protocol == Protocol::ll128_atomic) shots = 2;
   const u64 shares = shots == 2 ? u64(world) : 1;
   const u64 held = floats(protocol) * (room(protocol) / u64(world) / u64(shots)) * shares;
   // Lines take many elements.
-  if (protocol == Protocol::ll128) most *= 10;
+  if (protocol == Protocol::ll128 || protocol == Protocol::ll128_atomic) most *= 10;
   const u64 count = 1 + random.below(protocol == Protocol::sentinel ? most : std::min(most, held));
   Call drawn{protocol, shots, count, grid, threads, random.chance(0.5)};
   drawn.grid = std::min(grid, u32((drawn.items(world) + threads - 1) / threads));
@@ -48,11 +49,13 @@ static Call any(Protocol protocol, int world, u64 most, Random& random) {
 }
 
 static Protocol any_protocol(Random& random) {
-  return random.choice({Protocol::ll, Protocol::ll128, Protocol::sentinel, Protocol::sentinel});
+  return random.choice({Protocol::ll, Protocol::ll128, Protocol::ll128_atomic, Protocol::sentinel, Protocol::sentinel});
 }
 
 // Over one of the protocols that share epochs.
-static Protocol with_epochs(Random& random) { return random.choice({Protocol::ll, Protocol::ll128}); }
+static Protocol with_epochs(Random& random) {
+  return random.choice({Protocol::ll, Protocol::ll128, Protocol::ll128_atomic});
+}
 
 // Few items to a thread, so that a rank is often a whole operation ahead of another.
 static Scenario small(Protocol protocol, Random& random) {
@@ -81,6 +84,19 @@ static Scenario lines(bool pieces, Random& random) {
     scenario.calls.push_back(call(random.chance(0.2) ? Protocol::ll : Protocol::ll128, scenario.world,
                                   random.between(1, 2), random.choice({3, 12, 30}), u32(random.between(1, 3)),
                                   random.choice({1u, 2u}), random));
+  return scenario;
+}
+
+// Sums that peers add to, now and then amid others: stages go round by a count of their own.
+static Scenario sums(bool pieces, Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  scenario.pieces = pieces;
+  const double others = random.choice({0.0, 0.2, 0.5});
+  for (int i = 0; i < 8; ++i)
+    scenario.calls.push_back(call(random.chance(others) ? with_epochs(random) : Protocol::ll128_atomic, scenario.world,
+                                  random.between(1, 2), random.choice({3, 12}), u32(random.between(1, 3)),
+                                  random.choice({1u, 2u}), random));
+  scenario.epoch = random.choice({0u, BEFORE_WRAP - 3});
   return scenario;
 }
 
@@ -165,6 +181,8 @@ Scenario draw(const std::string& name, Random& random) {
   if (name == "lost") return lost(random);
   if (name == "lines") return lines(false, random);
   if (name == "pieces") return lines(true, random);
+  if (name == "sums") return sums(false, random);
+  if (name == "sums_in_pieces") return sums(true, random);
   if (name == "stages") return stages(random);
   if (name == "passes") return passes(random);
   if (name == "between") return between(random);
@@ -177,7 +195,7 @@ Scenario draw(const std::string& name, Random& random) {
 }
 
 std::string describe(const Call& call) {
-  constexpr const char* names[] = {"LL", "LL128", "sentinel"};
+  constexpr const char* names[] = {"LL", "LL128", "LL128-atomic", "sentinel"};
   char text[120];
   std::snprintf(text, sizeof text, "%s %s-shot, %llu elements, %u blocks of %u threads%s",
                 names[int(call.protocol)], call.shots == 1 ? "one" : "two", call.count, call.grid, call.threads,

@@ -17,6 +17,7 @@ struct Call {
   bool in_place;
 
   bool sentinel() const { return protocol == Protocol::sentinel; }
+  bool adds() const { return protocol == Protocol::ll128_atomic; }
   u64 items(int world) const;  // to share among its threads
 };
 

@@ -48,6 +48,11 @@ void store_line(u64 address, const u64 words[16]) {
   Schedule::running->memory.store_line(observer(), address, words);
 }
 
+void add_line(u64 address, const u64 words[16]) {
+  Schedule::running->point();
+  Schedule::running->memory.add_line(observer(), address, words);
+}
+
 void store(u64 address, int bytes, u64 value) {
   Schedule::running->point();
   Schedule::running->memory.store(observer(), address, bytes, value);

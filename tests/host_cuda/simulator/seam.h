@@ -18,6 +18,7 @@ u32 load_acquire(u64 address);
 void load_pair(u64 address, u64 values[2]);
 void load_line(u64 address, u64 words[16]);
 void store_line(u64 address, const u64 words[16]);
+void add_line(u64 address, const u64 words[16]);
 void store(u64 address, int bytes, u64 value);
 void store_plain(u64 address, int bytes, u64 value);
 void store_release(u64 address, int bytes, u64 value);
@@ -36,7 +37,7 @@ struct Place {
 };
 Place place();
 
-enum class Protocol { ll, ll128, sentinel };
+enum class Protocol { ll, ll128, ll128_atomic, sentinel };
 
 // One launch's arguments; `run` is one thread of it.
 struct Kernel {
@@ -46,7 +47,7 @@ struct Kernel {
   Protocol protocol;
   const void* source;
   void* target;
-  u64 count, region, buffer, stride;
+  u64 count, region, buffer, stride, sums, sum_stage;
   u32 launch_point;
   bool wide;
 };

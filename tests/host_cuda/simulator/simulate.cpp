@@ -38,6 +38,9 @@ u32 sum(u32 a, u32 b) {
   return value == value ? std::bit_cast<u32>(value) : NAN_BITS;
 }
 
+// A float whose sums are exact, in any order.
+u32 whole_float(Random& random) { return std::bit_cast<u32>(float(random.between(-1000, 1000)) / 64); }
+
 // Floats of mixed magnitude: another order of adding gives other bits.
 u32 any_float(Random& random) {
   const u32 rest = u32(random.bits() & 0x807fffff);
@@ -74,14 +77,15 @@ class Simulation {
 
  private:
   void fill(u64 arena) {
-    // The sentinel's count has 30 bits, and wraps with the epochs here.
+    // The counts of stages have 30 bits, and wrap with the epochs here.
     const u32 count = scenario_.epoch << 2;
     for (int word = 0; word < worldline::MAX_BLOCKS; ++word) {
       memory_.fill(arena + worldline::EPOCHS + 4 * word, 4, scenario_.epoch);
       memory_.fill(arena + worldline::STAGES + 4 * word, 4, count);
+      memory_.fill(arena + worldline::TURNS + 4 * word, 4, count);
     }
     for (u64 at = worldline::TOKENS; at < worldline::LL; at += 4) memory_.fill(arena + at, 4, count);
-    for (u64 at = SENTINEL; at < ARENA_BYTES; at += 8) memory_.fill(arena + at, 8, ~u64(0));
+    for (u64 at = SENTINEL; at < SUMS; at += 8) memory_.fill(arena + at, 8, ~u64(0));
     if (!scenario_.stale_slots) return;
     // Flags 2 and 3: the first epochs after the wrap, each in its own half.
     for (u64 half = 0; half < 2; ++half) {
@@ -103,7 +107,7 @@ class Simulation {
   static Place place_of(Protocol protocol) {
     const u64 slot = worldline::SLOT, line = worldline::LINE, first = worldline::LL;
     if (protocol == Protocol::sentinel) return {SENTINEL, STAGE_BYTES, u64(worldline::CHANNEL), slot};
-    if (protocol == Protocol::ll128) return {first + SLOTS_BYTES, HALF_BYTES, LINES_BYTES, line};
+    if (protocol != Protocol::ll) return {first + SLOTS_BYTES, HALF_BYTES, LINES_BYTES, line};
     return {first, HALF_BYTES, SLOTS_BYTES, slot};
   }
 
@@ -116,7 +120,7 @@ class Simulation {
       bool ones = false;
       for (u64 i = 0; i < call.count; ++i) {
         if (i % 2 == 0) ones = random_.chance(0.03);
-        source.push_back(ones ? ONES : any_float(random_));
+        source.push_back(ones ? ONES : call.adds() ? whole_float(random_) : any_float(random_));
         if (rank == 0)
           sums.push_back(source[i]);
         else
@@ -141,6 +145,8 @@ class Simulation {
       kernel.region = place.region;
       kernel.buffer = place.buffer;
       kernel.stride = place.room / place.slot / u64(call.shots) / u64(scenario_.world) * (place.slot / worldline::SLOT);
+      kernel.sums = SUMS;
+      kernel.sum_stage = SUM_STAGE_BYTES;
       kernel.launch_point = u32(random_.between(0, 2));
       kernel.wide = random_.chance(0.5);
       const bool overlaps = scenario_.overlapped && rank == 0 && number == 1;
@@ -189,15 +195,18 @@ class Simulation {
 
   void check_end() const {
     check_alive("after the last call: ");
-    u32 epoch = scenario_.epoch;
-    for (const Call& call : scenario_.calls)
+    u32 epoch = scenario_.epoch, turn = scenario_.epoch << 2;
+    for (const Call& call : scenario_.calls) {
       if (!call.sentinel()) epoch = next_epoch(epoch);
+      if (call.adds()) turn = next_count(turn);
+    }
     for (int word = 0; word < worldline::MAX_BLOCKS; ++word) {
       u32 count = scenario_.epoch << 2;
       for (const Call& call : scenario_.calls)
         if (call.sentinel()) count = count_after(count, passes(call, scenario_.world, u32(word)));
       for (int rank = 0; rank < scenario_.world; ++rank)
         if (memory_.newest(arena_base(rank) + worldline::EPOCHS + 4 * word, 4) != epoch ||
+            memory_.newest(arena_base(rank) + worldline::TURNS + 4 * word, 4) != turn ||
             memory_.newest(arena_base(rank) + worldline::STAGES + 4 * word, 4) != count)
           fail("epochs out of step: rank " + text(rank) + " word " + text(word));
     }
