@@ -55,6 +55,8 @@ BUFFERS = 2
 SENTINEL_STAGES = 3
 CHANNEL = 8 * PAGE
 """Bytes of a block's channel in one stage of the sentinel region."""
+TOKEN_REFRESH = 1 << 18
+"""Passes after which a block tells its token even where no peer waits for it."""
 OPERATIONS = ("barrier", "all_reduce")
 """Names of the operations that a timeout record can hold, by index."""
 

@@ -47,6 +47,7 @@ _CONSTANTS = (
     "BUSY",
     "STAGES",
     "TOKENS",
+    "TOKEN_REFRESH",
     "CHANNEL",
     "LL",
 )

@@ -106,8 +106,8 @@ CUDA_PLANTS = {
     "a token that releases nothing": CudaPlant(
         "tokens_are_released_and_acquired",
         "channel.cuh",
-        "    fence_system();  // before the count is known: both take long\n",
-        "",
+        "      fence_system();\n      tell();\n    }\n    if (launch_point",
+        "      tell();\n    }\n    if (launch_point",
         kernel=SENTINEL,
     ),
     "a token of a pass that releases nothing": CudaPlant(

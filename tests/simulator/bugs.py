@@ -16,6 +16,7 @@ from tests.simulator.worlds import (
     one_shots,
     passes,
     sentinels,
+    turns,
     two_shot_passes,
     two_shots,
     wrap,
@@ -63,15 +64,11 @@ _ADVANCE_STAGE = """    stages = (arena + layout.STAGES).to(tl.pointer_type(tl.i
 """
 _REARM = "    store_pair(address, empty, empty, wanted & (alive != 0))\n"
 _BARRIER = "    tl.debug_barrier()\n"
-_TELL, _HEAR = "        tell_emptied(block, number", "        alive = hear_emptied(block, number"
+_TELL, _HEAR = "tell_emptied(block, number", "                block, first, number"
+_HEARD = "        if exchanges:\n            alive = hear_emptied("
 _KEEP = "        keep_stage(arena, block, number)\n"
 _ENTER = "            found = enter_lane(arena, block)\n"
 _ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
-
-
-def _only(condition: str, line: str) -> str:
-    """Return a line of a kernel's loop under a condition."""
-    return f"        if {condition}:\n    {line}"
 
 
 BUGS = {
@@ -168,9 +165,18 @@ BUGS = {
         passes,
     ),
     "tokens_of_the_first_block_alone": Bug(
-        all_reduce_sentinel.all_reduce_sentinel_one_shot,
-        tuple((line, _only("block == 0", line)) for line in (_TELL, _HEAR)),
-        passes,
+        sentinel.exchanges_tokens, (("several | (block == 0)", "(block == 0)"),), passes
+    ),
+    "no_tokens_where_there_is_one_pass": Bug(
+        sentinel.exchanges_tokens, (("several | (block == 0)", "several"),), sentinels
+    ),
+    "first_token_waited_for_a_pass_early": Bug(
+        sentinel.hear_emptied, (("first & ~3, (count", "(first & ~3) - _STEP, (count"),), turns
+    ),
+    "older_tokens_where_there_is_one_pass": Bug(
+        sentinel.hear_emptied,
+        (("first & ~3, (count", "(first & ~3) - 2 * _STEP, (count"),),
+        sentinels,
     ),
     "one_count_for_all": Bug(
         sentinel.begin_stage, (("STAGES, block)", "STAGES, block * 0)"),), passes
@@ -190,15 +196,15 @@ BUGS = {
         also=((signals.wait_signal, ((_BARRIER, ""),)),),
     ),
     "tokens_not_waited_for": Bug(
-        sentinel.hear_emptied, (("(count & ~3) - _STEP", "(count & ~3) - 999 * _STEP"),), passes
+        sentinel.hear_emptied, (("(count & ~3) - _STEP)", "(count & ~3) - 999 * _STEP)"),), passes
     ),
     "tokens_heard_in_the_last_pass_alone": Bug(
         all_reduce_sentinel.all_reduce_sentinel_one_shot,
-        ((_HEAR, _only("start + grid * BLOCK >= slots", _HEAR)),),
+        ((_HEARD, _HEARD.replace("if exchanges", "if exchanges & (start + grid * BLOCK >= slots)")),),
         passes,
     ),
     "older_tokens_waited_for": Bug(
-        sentinel.hear_emptied, (("(count & ~3) - _STEP", "(count & ~3) - 2 * _STEP"),), passes
+        sentinel.hear_emptied, (("(count & ~3) - _STEP)", "(count & ~3) - 2 * _STEP)"),), passes
     ),
     "not_re_armed": Bug(sentinel.sentinel_recv, ((_REARM, ""),), sentinels),
     "relaxed_re_arm": Bug(signals.put_signal, (('sem="release"', 'sem="relaxed"'),), sentinels),

@@ -76,6 +76,15 @@ def two_shot_passes(seed: str) -> Scenario:
     return _passes(rng, ["sentinel_two_shot", *rng.choices(SENTINEL_NAMES, k=2)])
 
 
+def turns(seed: str) -> Scenario:
+    """One-shot sentinel calls of several passes and of one by turns."""
+    rng = random.Random(seed)
+    grid = rng.randint(1, 2)
+    slots = [rng.randint(2, 6) * grid if i % 3 == 0 else rng.randint(1, grid) for i in range(6)]
+    calls = tuple(Call("sentinel_one_shot", n * 4, grid=grid, block=1) for n in slots)
+    return Scenario(rng.choice((2, 3)), calls, channels=CHANNELS)
+
+
 def _passes(rng: random.Random, names: list[str]) -> Scenario:
     """Draw calls whose blocks go through their channels two to six times."""
     world = rng.choice((2, 3))
@@ -156,6 +165,7 @@ WORLDS = {
     "grids": grids,
     "barriers": barriers,
     "sentinels": sentinels,
+    "turns": turns,
     "between": between,
     "stages": stages,
     "passes": passes,

@@ -33,14 +33,14 @@ _MEET = "  block_barrier();\n  const u32 grid = grid_blocks();\n"
 _CLEARED = "  block_barrier();\n  fence_system();\n"
 _ONE_SHOT_WAIT = "  exchange.wait(items, count, source, target);\n"
 _COUNTED = "    advance_words(own, EPOCHS, protocol.epoch);\n"
-_FENCE = "    fence_system();  // before the count is known: both take long\n"
+_FENCE = "      fence_system();\n      tell();\n    }\n    if (launch_point"
 _KEPT = """      wait_at(SENT);
       if (thread == workers) store_u32(word, pass.count);
 """
 _GRANT = """        hear();
         arrive_at(GRANTED);
 """
-_TOLD = """      if (!first) {
+_TOLD = """      if (token() != first_token) {
         fence_system();
         tell();
       }
@@ -148,16 +148,26 @@ BUGS = {
         "sentinel",
         4,
     ),
-    "relaxed_re_arm": Bug("channel.cuh", _FENCE, "", "sentinel", 20),
+    "relaxed_re_arm": Bug(
+        "channel.cuh", _FENCE, _FENCE.replace("      fence_system();\n", ""), "sentinel", 20
+    ),
+    "no_tokens_where_there_is_one_pass": Bug(
+        "channel.cuh", " || block_index() == 0 || ", " || ", "sentinel", 60
+    ),
+    "tokens_of_the_first_block_alone": Bug(
+        "channel.cuh", "(LOOPS && step < end) || ", "", "passes", 60
+    ),
     "relaxed_re_arm_between_passes": Bug(
         "channel.cuh", _TOLD, _TOLD.replace("        fence_system();\n", ""), "passes", 60
     ),
     "token_too_old": Bug(
-        "channel.cuh",
-        "wait_tokens<RANK, WORLD>(a.lane, token() - TOKEN_STEP,",
-        "wait_tokens<RANK, WORLD>(a.lane, token() - 2 * TOKEN_STEP,",
-        "sentinel",
-        60,
+        "channel.cuh", "first_token : token()", "first_token - 2 * TOKEN_STEP : token()", "sentinel", 60
+    ),
+    "token_too_old_between_passes": Bug(
+        "channel.cuh", ": token() - TOKEN_STEP;", ": token() - 2 * TOKEN_STEP;", "passes", 160
+    ),
+    "first_token_waited_for_a_pass_early": Bug(
+        "channel.cuh", "first_token : token()", "first_token - TOKEN_STEP : token()", "turns", 200
     ),
     "token_before_the_pass_is_over": Bug(
         "channel.cuh",
@@ -176,11 +186,11 @@ BUGS = {
         "channel.cuh", _GRANT, "        arrive_at(GRANTED);\n        hear();\n", "passes", 60
     ),
     "waits_for_what_is_told_later": Bug(
-        "channel.cuh", "token() - TOKEN_STEP,", "token(),", "passes", 8
+        "channel.cuh", ": token() - TOKEN_STEP;", ": token();", "passes", 8
     ),
     "no_wait_at_the_end": Bug(
         "channel.cuh",
-        "    hear();\n    if (!alive) give_notice(a.lane);\n",
+        "    if (exchanges) hear();\n    if (!alive) give_notice(a.lane);\n",
         "    if (!alive) give_notice(a.lane);\n",
         "sentinel",
         60,

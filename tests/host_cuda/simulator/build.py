@@ -21,6 +21,7 @@ SCENARIOS = (
     "sentinel",
     "stages",
     "passes",
+    "turns",
     "between",
     "grids",
     "mixed",

@@ -102,6 +102,16 @@ static Scenario passes(Random& random) {
   return scenario;
 }
 
+// Sentinel operations of several passes and of one by turns: whose token covers what changes.
+static Scenario turns(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  const u32 grid = u32(random.between(1, 2));
+  for (int i = 0; i < 6; ++i)
+    scenario.calls.push_back(
+        call(Protocol::sentinel, scenario.world, 1, i % 3 == 0 ? 60 : 4 * grid, grid, 1, random));
+  return scenario;
+}
+
 // Few sentinel operations, each after several LL ones.
 static Scenario between(Random& random) {
   Scenario scenario{random.between(2, 3), {}};
@@ -167,6 +177,7 @@ Scenario draw(const std::string& name, Random& random) {
   if (name == "pieces") return lines(true, random);
   if (name == "stages") return stages(random);
   if (name == "passes") return passes(random);
+  if (name == "turns") return turns(random);
   if (name == "between") return between(random);
   if (name == "grids") return grids(random);
   if (name == "mixed") return mixed(random);
