@@ -198,19 +198,20 @@ class Algorithm:
         room, slot = self.protocol.channel or self.protocol.room(layout), self.protocol.slot
         return room // slot // self.shots // layout.world_size * (slot // SLOT)
 
-    def batch(self, world_size: int) -> int:
-        """Items that a CUDA kernel's thread takes at a time, where a launch has several passes."""
-        if not self.protocol.channel:
-            return 1
-        # More than this many items or peers at a time would not stay in the registers.
-        return max(1, 4 // self.shots // max(1, world_size - 1))
+    def batches(self, world_size: int) -> tuple[int, ...]:
+        """List how many items a CUDA kernel's thread may take at a time, of several; most last."""
+        # More than four items or peers at a time would not stay in the registers.
+        most = 4 // self.shots // max(1, world_size - 1) if self.protocol.channel else 1
+        return tuple(batch for batch in (2, 4) if batch <= most) or (1,)
 
     def widest(self, world_size: int) -> int:
         """Return the largest block, a power of two, that a launch on so many ranks can have."""
         most = MAX_THREADS - self.protocol.helpers if self.backend == "cuda" else MAX_BLOCK
         if self.protocol.channel:
             slots = self.protocol.channel // SLOT // self.shots // world_size
-            most = min(most, slots // self.batch(world_size) if self.backend == "cuda" else slots)
+            most = min(
+                most, slots // self.batches(world_size)[-1] if self.backend == "cuda" else slots
+            )
         return 1 << (most.bit_length() - 1)
 
     def threads(self, launch: Launch) -> int:

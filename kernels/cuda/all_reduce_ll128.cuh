@@ -72,14 +72,11 @@ WL_DEVICE void all_reduce_ll128_two_shot(const AllReduce& a) {
     store(RANK, item, sum);
   });
   each_of_warp<LOOPS>(thread, exchange.threads, share, [&](u64 item, bool) {
-    Part first[WORLD];
+    Part seen[WORLD];
+    exchange.receive(seen, 1, item, [&](int owner) WL_INLINE { return exchanged(owner, item); });
 #pragma unroll
     for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK) first[owner] = exchange.look(owner, 1, item, exchanged(owner, item));
-#pragma unroll
-    for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK)
-        store(owner, item, exchange.receive(owner, 1, item, first[owner], exchanged(owner, item)));
+      if (owner != RANK) store(owner, item, exchange.protocol.data(seen[owner]));
   });
   exchange.leave();
 }

@@ -141,11 +141,23 @@ struct Channel {
 #pragma unroll
     for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, lane, data);
   }
-  WL_DEVICE Pair look(int peer, int shot, u32 lane) const { return load_pair(slot(RANK, shot, peer, lane)); }
-  WL_DEVICE Data receive(int peer, int shot, u32 lane, Pair first) {
-    const u64 index = block_index() * (CHANNEL / SLOT) + (shot * WORLD + peer) * a.stride + thread + lane;
-    if (alive) alive = pass.wait(slot(RANK, shot, peer, lane), first, a.lane, peer, u32(index));
-    return pass.data(first);
+  // Wait for N items from `first` on of every peer, those that are `wanted(item, peer)`, all at once,
+  // and let `use` them: what came of an item is seen[item * WORLD + peer].
+  template <int N, class Wanted, class Use>
+  WL_DEVICE void receive(int shot, int first, Wanted wanted, Use use) {
+    const auto item = [&](int i) WL_INLINE { return first + i / WORLD; };
+    const auto theirs = [&](int i) WL_INLINE { return i % WORLD != RANK && wanted(item(i), i % WORLD); };
+    const auto from = [&](int i) WL_INLINE { return slot(RANK, shot, i % WORLD, item(i) * workers); };
+    Pair seen[N * WORLD];
+#pragma unroll
+    for (int i = 0; i < N * WORLD; ++i)
+      if (theirs(i)) seen[i] = load_pair(from(i));
+    const auto where = [&](int i) WL_INLINE {
+      const u64 index = block_index() * (CHANNEL / SLOT) + (shot * WORLD + i % WORLD) * a.stride + thread;
+      return Awaited{i % WORLD, u32(index) + item(i) * workers};
+    };
+    if (alive) alive = pass.wait(seen, theirs, from, where, a.lane);
+    use(seen);
   }
 
  private:

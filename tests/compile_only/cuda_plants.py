@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from tests.compile_only.cuda_builds import Module
 
-WIDE = ("ll_one_shot", 0, True, True)
+WIDE = ("ll_one_shot", 0, True, 1)
 HOPPER = Module(90, 2, 0)
-NARROW = ("ll_one_shot", 0, False, True)
-SENTINEL = ("sentinel_one_shot", 2, True, False)
-PASSES = ("sentinel_one_shot", 2, True, True)
-LINES = ("ll128_one_shot", 0, True, False)
-MORE_LINES = ("ll128_two_shot", 2, False, True)
+NARROW = ("ll_one_shot", 0, False, 1)
+SENTINEL = ("sentinel_one_shot", 2, True, 0)
+PASSES = ("sentinel_one_shot", 2, True, 1)
+LINES = ("ll128_one_shot", 0, True, 0)
+MORE_LINES = ("ll128_two_shot", 2, False, 1)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class CudaPlant:
 
 
 _TWO_STORES = "st.relaxed.sys.global.b64 [%0], %1; st.relaxed.sys.global.b64 [%0+8], %2;"
-_POLL = "if (active) seen = load_part(slot);"
+_POLL = "if (active(i)) seen[i] = load_part(slot(i));"
 _WORDS = "const u32* p = static_cast<const u32*>(base) + 2 * item;\n    const u64 both = "
 
 CUDA_PLANTS = {
@@ -66,7 +66,7 @@ CUDA_PLANTS = {
         "exchange.cuh",
         "for (int step = 1; step < WORLD; ++step) send(",
         "for (int step = 2; step < WORLD; ++step) send(",
-        kernel=("ll_two_shot", 1, True, True),
+        kernel=("ll_two_shot", 1, True, 1),
         module=Module(100, 3, 2),
     ),
     "a block-wide barrier in a wait": CudaPlant(
@@ -78,8 +78,8 @@ CUDA_PLANTS = {
     "a wait that looks once": CudaPlant(
         "waiting_loops_look_again",
         "poll.cuh",
-        "      seen = load_pair(slot);\n",
-        "",
+        "        if (left[i]) look_again(i);\n",
+        "        (void)look_again;\n",
     ),
     "an epoch that moves without a block-wide barrier": CudaPlant(
         "epoch_moves_after_all_have_read_it",
@@ -99,8 +99,8 @@ CUDA_PLANTS = {
     "a slot that is not re-armed": CudaPlant(
         "slots_take_one_access",
         "sentinel.cuh",
-        "    sentinel_rearm(slot);\n",
-        "",
+        "sentinel_rearm(slot(i));",
+        "(void)i;",
         kernel=SENTINEL,
     ),
     "a token that releases nothing": CudaPlant(
@@ -276,7 +276,7 @@ CUDA_PLANTS = {
         kernel=LINES,
     ),
     "a line in a wait that looks once": CudaPlant(
-        "waiting_loops_look_again", "ll128.cuh", _POLL, "", kernel=LINES
+        "waiting_loops_look_again", "ll128.cuh", _POLL, ";", kernel=LINES
     ),
     "looks at lines that no vote is on": CudaPlant(
         "warps_vote_on_what_they_see",
@@ -301,13 +301,17 @@ CUDA_PLANTS = {
         kernel=LINES,
     ),
     "a poll by the flag's thread alone": CudaPlant(
-        "lines_stay_whole", "ll128.cuh", _POLL, _POLL.replace("active", "looks"), kernel=LINES
+        "lines_stay_whole",
+        "ll128.cuh",
+        _POLL,
+        _POLL.replace("active(i)", "active(i) & holds"),
+        kernel=LINES,
     ),
     "a flag that is not polled again": CudaPlant(
         "lines_stay_whole",
         "ll128.cuh",
         _POLL,
-        _POLL.replace("active", "active && !looks"),
+        _POLL.replace("active(i)", "active(i) & ~holds"),
         kernel=MORE_LINES,
         module=Module(80, 2, 1),
     ),
@@ -315,7 +319,7 @@ CUDA_PLANTS = {
         "lines_stay_whole",
         "ll128.cuh",
         _POLL,
-        _POLL.replace("active", "!arrived()"),
+        _POLL.replace("active(i)", "missing(i)"),
         kernel=MORE_LINES,
         module=Module(100, 2, 1),
     ),
@@ -330,8 +334,8 @@ CUDA_PLANTS = {
     "a first look without a meeting": CudaPlant(
         "warps_meet_before_lines",
         "ll128.cuh",
-        "    warp_meets();\n    return active ?",
-        "    return active ?",
+        "    warp_meets();\n    return wanted ?",
+        "    return wanted ?",
         kernel=LINES,
         module=Module(120, 3, 1),
     ),

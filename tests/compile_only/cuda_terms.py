@@ -78,8 +78,8 @@ def slot_count(build: CudaBuild) -> int:
 
 
 def rearm_count(build: CudaBuild) -> int:
-    """Count the slots that a kernel empties again: each that it receives."""
-    return slot_count(build) if build.case.sentinel else 0
+    """Count the places where a kernel empties slots again: behind each look that can find data."""
+    return (1 + POLLS) * slot_count(build) if build.case.sentinel else 0
 
 
 def listed(what: str, flow: Flow, places: Iterable[int]) -> list[str]:

@@ -33,11 +33,16 @@ PLANTED = {
     "a line whose flag is not looked at": (
         "ll128",
         "ll128.cuh",
-        "!looks || flag() == ll128_flag(epoch)",
-        "!looks || flag() != 0",
+        "u32(flag(i) != ll128_flag(epoch))",
+        "u32(flag(i) == 0)",
     ),
     "one stage": ("sentinel", "sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage"),
-    "a slot that is not re-armed": ("sentinel", "sentinel.cuh", "    sentinel_rearm(slot);\n", ""),
+    "a slot that is not re-armed": (
+        "sentinel",
+        "sentinel.cuh",
+        "sentinel_rearm(slot(i));",
+        "(void)i;",
+    ),
     "one word looked at": (
         "sentinel",
         "sentinel.cuh",

@@ -48,7 +48,7 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     assert row.stride(layout) * SLOT % slot == 0
     if row.protocol.channel:
         assert whole * 2 >= 1 << 60
-        lanes = row.widest(world) * (row.batch(world) if row.backend == "cuda" else 1)
+        lanes = row.widest(world) * (row.batches(world)[-1] if row.backend == "cuda" else 1)
         assert row.widest(world) >= WARP
         assert row.shots * world * lanes * SLOT <= row.protocol.channel
         assert layout.channels * row.protocol.channel <= buffer
@@ -80,10 +80,12 @@ def test_the_choice_follows_size_and_world() -> None:
     [
         (2, "", 64 << 10, "ll_one_shot_cuda"),
         (2, "", (64 << 10) + 2, "ll128_one_shot_cuda"),
-        (2, "", 2 << 20, "ll128_one_shot_cuda"),
-        (2, "", (2 << 20) + 2, "sentinel_two_shot_cuda"),
+        (2, "", 1 << 20, "ll128_one_shot_cuda"),
+        (2, "", (1 << 20) + 2, "sentinel_one_shot_cuda"),
+        (2, "", 4 << 20, "sentinel_one_shot_cuda"),
+        (2, "", (4 << 20) + 2, "sentinel_two_shot_cuda"),
         (2, "torn", 512 << 10, "ll_one_shot_cuda"),
-        (2, "torn", (512 << 10) + 2, "sentinel_two_shot_cuda"),
+        (2, "torn", (512 << 10) + 2, "sentinel_one_shot_cuda"),
         (8, "", 64 << 10, "ll_one_shot_cuda"),
         (8, "", 1 << 20, "ll128_two_shot_cuda"),
         (8, "torn", 256 << 10, "ll_two_shot_cuda"),

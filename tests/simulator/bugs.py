@@ -200,7 +200,12 @@ BUGS = {
     ),
     "tokens_heard_in_the_last_pass_alone": Bug(
         all_reduce_sentinel.all_reduce_sentinel_one_shot,
-        ((_HEARD, _HEARD.replace("if exchanges", "if exchanges & (start + grid * BLOCK >= slots)")),),
+        (
+            (
+                _HEARD,
+                _HEARD.replace("if exchanges", "if exchanges & (start + grid * BLOCK >= slots)"),
+            ),
+        ),
         passes,
     ),
     "older_tokens_waited_for": Bug(

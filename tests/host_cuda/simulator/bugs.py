@@ -45,6 +45,7 @@ _TOLD = """      if (token() != first_token) {
         tell();
       }
 """
+_REARM = "sentinel_rearm(slot(i));"
 _MARK = "exchange_u32(busy, 1)"
 
 BUGS = {
@@ -108,7 +109,7 @@ BUGS = {
         "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30
     ),
     "line_of_any_epoch": Bug(
-        "ll128.cuh", "flag() == ll128_flag(epoch)", "flag() != 0", "lines", 20
+        "ll128.cuh", "u32(flag(i) != ll128_flag(epoch))", "u32(flag(i) == 0)", "lines", 20
     ),
     "flag_taken_for_data": Bug(
         "line_items.cuh", "eights(WORDS / 2 - holds_flag(thread))", "eights(WORDS / 2)", "lines", 8
@@ -140,11 +141,11 @@ BUGS = {
         "between",
         8,
     ),
-    "not_re_armed": Bug("sentinel.cuh", "    sentinel_rearm(slot);\n", "", "sentinel", 4),
+    "not_re_armed": Bug("sentinel.cuh", _REARM, "(void)i;", "sentinel", 4),
     "next_stage_re_armed": Bug(
         "sentinel.cuh",
-        "    sentinel_rearm(slot);\n",
-        "    sentinel_rearm(slot + ((count & 3) == 2 ? -2 : 1) * (long long)stage);\n",
+        _REARM,
+        "sentinel_rearm(slot(i) + ((count & 3) == 2 ? -2 : 1) * (long long)stage);",
         "sentinel",
         4,
     ),
@@ -161,7 +162,11 @@ BUGS = {
         "channel.cuh", _TOLD, _TOLD.replace("        fence_system();\n", ""), "passes", 60
     ),
     "token_too_old": Bug(
-        "channel.cuh", "first_token : token()", "first_token - 2 * TOKEN_STEP : token()", "sentinel", 60
+        "channel.cuh",
+        "first_token : token()",
+        "first_token - 2 * TOKEN_STEP : token()",
+        "sentinel",
+        60,
     ),
     "token_too_old_between_passes": Bug(
         "channel.cuh", ": token() - TOKEN_STEP;", ": token() - 2 * TOKEN_STEP;", "passes", 160

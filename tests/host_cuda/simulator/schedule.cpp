@@ -105,11 +105,9 @@ void Schedule::meet(int barrier, bool waits) {
   while (self.at_barrier >= 0) give_way();
 }
 
-void Schedule::sleep(u32 first, u32 second) {
+void Schedule::sleep() {
   const Observer& observer = current_->observer;
-  current_->words[0] = first;
-  current_->words[1] = second;
-  for (int i = 0; i < 2; ++i) current_->seen[i] = memory.floor(observer, current_->words[i]);
+  for (Seen& look : current_->looks) look.until = memory.floor(observer, look.place);
   current_->asleep = true;
   give_way();
 }
@@ -174,8 +172,9 @@ bool Schedule::ready(const Thread& thread) const {
   if (thread.at_barrier >= 0) return false;
   if (thread.for_predecessor) return in_order_[thread.launch->rank] >= thread.launch->order.after;
   if (!thread.asleep) return true;
-  return memory.newer(thread.observer, thread.words[0], thread.seen[0]) ||
-         memory.newer(thread.observer, thread.words[1], thread.seen[1]);
+  return std::any_of(thread.looks.begin(), thread.looks.end(), [&](const Seen& look) {
+    return memory.newer(thread.observer, look.place, look.until);
+  });
 }
 
 void Schedule::step() {

@@ -24,6 +24,10 @@ struct Order {
 
 struct Launch;
 
+struct Seen {
+  u32 place, until;  // how far it has been seen
+};
+
 struct Thread {
   Observer observer;
   Launch* launch;
@@ -34,7 +38,7 @@ struct Thread {
   int at_barrier = -1;  // the one it waits at
   bool for_predecessor = false, paused = false, asleep = false;
   bool let_successor = false, ended = false;
-  u32 words[2] = {}, seen[2] = {};  // while asleep: the places it waits at, and how far it has seen them
+  std::vector<Seen> looks;  // where it has looked since it paused last: there it waits while it is asleep
 };
 
 // One of a block's barriers: number 0 is the whole block's, at the others some threads only arrive.
@@ -76,7 +80,7 @@ class Schedule {
   void point();
   void give_way() { current_->fiber.leave(); }
   void meet(int barrier, bool waits);
-  void sleep(u32 first, u32 second);
+  void sleep();
   void let_successor();
   u64 clock_ns() const { return (u64(1) << 40) + leaps_ * LEAP_NS + steps * 1000; }
   [[noreturn]] void fail(const std::string& what);
