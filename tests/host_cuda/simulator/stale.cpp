@@ -5,7 +5,8 @@ namespace simulator {
 // An epoch of a half's, from the first of the round to the last that has used it; or 0, for none.
 static u32 older(u32 half, u32 last, Random& random) {
   const u32 newest = last - ((last ^ half) & 1), first = 2 + half;
-  const u32 back = 2 * random.choice({0u, 1u, 1u << 7, 1u << 15, 1u << 30});
+  // Further ones share low bits with the next epoch to use the half, or its sign.
+  const u32 back = random.choice({0u, 2u, (1u << 8) - 2, (1u << 16) - 2, (1u << 31) - 2});
   const u32 epoch = random.chance(0.3) ? first : newest - back;
   return epoch >= first && epoch <= newest ? epoch : 0;
 }
