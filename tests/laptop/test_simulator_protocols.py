@@ -52,6 +52,19 @@ PLANTED = {
     "relaxed_re_arm_in_a_launch": 16,
     "one_word_looked_at": 8,
     "all_ones_sent": 8,
+    "low_half_of_a_flag_compared": 12,
+    "one_flag_checked_of_a_stale_slot": 8,
+    "deadline_of_half_the_time": 8,
+    "deadline_never_looked_at": 8,
+    "sum_on_a_dead_lane": 8,
+    "peers_not_told_of_a_timeout": 16,
+    "staged_on_a_dead_lane": 40,
+    "recovery_without_a_meeting_before": 16,
+    "recovery_without_a_meeting_after": 16,
+    "recovery_does_not_drain": 8,
+    "recovery_empties_no_slots": 8,
+    "recovery_keeps_the_slots": 16,
+    "recovery_keeps_the_epochs": 8,
 }
 
 
@@ -95,6 +108,13 @@ HELD = {
     "stages": 16,
     "passes": 16,
     "two_shot_passes": 16,
+    "slow": 8,
+    "late": 12,
+    "late_barriers": 8,
+    "lost": 8,
+    "stale": 4,
+    "stale_lost": 8,
+    "abandoned": 8,
 }
 
 

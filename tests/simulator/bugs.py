@@ -6,6 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from tests.simulator.fault_worlds import (
+    abandoned,
+    late,
+    late_barriers,
+    slow,
+    stale,
+    stale_lost,
+)
 from tests.simulator.planting import Edit, planted
 from tests.simulator.scenario import Scenario
 from tests.simulator.worlds import (
@@ -22,7 +30,7 @@ from tests.simulator.worlds import (
     wrap,
 )
 from worldline.kernels import all_reduce_barrier, all_reduce_ll, all_reduce_sentinel
-from worldline.primitives import counters, epochs, ll, sentinel, signals
+from worldline.primitives import counters, deadline, epochs, lane, ll, sentinel, signals
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,8 @@ class Bug:
 
     Parameters
     ----------
-    function : jitted function
-        Whose source is edited.
+    function : function
+        Whose source is edited; jitted, or a host's.
     edits : tuple of (old, new)
         Each old text occurs exactly once.
     world : callable
@@ -68,6 +76,7 @@ _TELL, _HEAR = "tell_emptied(block, number", "                block, first, numb
 _HEARD = "        if exchanges:\n            alive = hear_emptied("
 _KEEP = "        keep_stage(arena, block, number)\n"
 _ENTER = "            found = enter_lane(arena, block)\n"
+_CLEAR = "self.arena.clear()"
 _ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
 
 
@@ -222,6 +231,58 @@ BUGS = {
     ),
     "one_flag_checked": Bug(
         ll._missing, ((" | ((word1 >> 32).to(tl.int32) != epoch)", ""),), one_shots
+    ),
+    "low_half_of_a_flag_compared": Bug(
+        ll._missing,
+        (
+            (
+                "((word0 >> 32).to(tl.int32) != epoch) | ((word1 >> 32).to(tl.int32) != epoch)",
+                "((((word0 >> 32) - epoch) & 0xFFFF) != 0) | "
+                "((((word1 >> 32) - epoch) & 0xFFFF) != 0)",
+            ),
+        ),
+        stale,
+    ),
+    "one_flag_checked_of_a_stale_slot": Bug(
+        ll._missing, (("((word0 >> 32).to(tl.int32) != epoch) | ", ""),), stale_lost
+    ),
+    "deadline_of_half_the_time": Bug(deadline.overdue, (("> limit_ns", "> limit_ns // 2"),), slow),
+    "deadline_never_looked_at": Bug(
+        deadline.overdue, (("late.to(tl.int32)", "late.to(tl.int32) * 0"),), late
+    ),
+    "sum_on_a_dead_lane": Bug(
+        all_reduce_ll.all_reduce_ll_one_shot,
+        (
+            ("        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))\n", ""),
+            ("        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))\n", ""),
+        ),
+        late,
+    ),
+    "peers_not_told_of_a_timeout": Bug(
+        deadline.kill_lane, (("tl.static_range(WORLD)", "tl.static_range(1)"),), late
+    ),
+    "staged_on_a_dead_lane": Bug(
+        all_reduce_barrier.all_reduce_barrier_one_shot,
+        (("valid & (alive != 0)", "valid"),),
+        late_barriers,
+    ),
+    "recovery_without_a_meeting_before": Bug(
+        lane.recover, (('    rendezvous.agree("recover", timeout)\n', ""),), abandoned
+    ),
+    "recovery_without_a_meeting_after": Bug(
+        lane.recover, (('    rendezvous.meet("recovered", timeout)\n', ""),), abandoned
+    ),
+    "recovery_does_not_drain": Bug(
+        lane.recover, (("        lane.arena.drain()\n", "        pass\n"),), abandoned
+    ),
+    "recovery_empties_no_slots": Bug(
+        lane.Lane.reset, (("        empty_slots(self.arena)\n", ""),), abandoned
+    ),
+    "recovery_keeps_the_slots": Bug(
+        lane.Lane.reset, ((_CLEAR, "self.arena.fill_words(0, 0, layout.LL // 4)"),), abandoned
+    ),
+    "recovery_keeps_the_epochs": Bug(
+        lane.Lane.reset, ((_CLEAR, "self.arena.fill_words(0, 0, layout.EPOCHS // 4)"),), abandoned
     ),
 }
 

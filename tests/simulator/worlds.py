@@ -6,6 +6,7 @@ import random
 
 import torch
 
+from tests.simulator.fault_worlds import FAULTS
 from tests.simulator.scenario import Call, Scenario
 
 LL_NAMES = ("ll_one_shot", "ll_two_shot")
@@ -170,4 +171,5 @@ WORLDS = {
     "stages": stages,
     "passes": passes,
     "two_shot_passes": two_shot_passes,
+    **FAULTS,
 }

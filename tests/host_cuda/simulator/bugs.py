@@ -11,9 +11,9 @@ class Bug(NamedTuple):
     Parameters
     ----------
     header : str
-        The header that is edited.
+        The header that is edited; ``lane.py`` for what hosts do.
     old, new : str
-        The edit; the old text occurs exactly once in the header.
+        The edit; the old text occurs exactly once in it.
     scenario : str
         What runs, a name that ``scenario.cpp`` knows.
     seeds : int
@@ -47,6 +47,7 @@ _TOLD = """      if (token() != first_token) {
 """
 _REARM = "sentinel_rearm(slot(i));"
 _MARK = "exchange_u32(busy, 1)"
+_CLEAR = "self.arena.clear()"
 
 BUGS = {
     "single_buffer": Bug("epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "small", 30),
@@ -287,5 +288,64 @@ BUGS = {
         "(void)alive;",
         "overlap",
         60,
+    ),
+    "deadline_of_half_the_time": Bug(
+        "deadline.cuh", "(long long)lane.limit_ns", "(long long)lane.limit_ns / 2", "slow", 20
+    ),
+    "deadline_that_starts_anew_at_each_look": Bug(
+        "deadline.cuh", "if (started == 0) started = now;", "started = now;", "late", 8
+    ),
+    "sum_on_a_dead_lane": Bug(
+        "all_reduce_ll.cuh",
+        "count, exchange.alive ? sum : nan_words<DTYPE, WORDS>());",
+        "count, sum);",
+        "late",
+        60,
+    ),
+    "low_half_of_a_flag_compared": Bug(
+        "ll.cuh",
+        "u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch",
+        "u16(v.first >> 32) == u16(epoch) && u16(v.second >> 32) == u16(epoch)",
+        "stale",
+        60,
+    ),
+    "one_flag_checked_of_a_stale_slot": Bug(
+        "ll.cuh",
+        "u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch",
+        "u32(v.second >> 32) == epoch",
+        "stale_lost",
+        20,
+    ),
+    "line_of_a_later_epoch": Bug(
+        "ll128.cuh",
+        "u32(flag(i) != ll128_flag(epoch))",
+        "u32(int(u32(flag(i)) - epoch) < 0)",
+        "stale",
+        20,
+    ),
+    "stale_line_after_the_deadline": Bug(
+        "ll128.cuh",
+        "if (!warp_all(!late)) return false;",
+        "if (!warp_all(!late)) return shown != 0;",
+        "stale_lost",
+        60,
+    ),
+    "recovery_without_a_meeting_before": Bug(
+        "lane.py", '    rendezvous.agree("recover", timeout)\n', "", "abandoned", 20
+    ),
+    "recovery_without_a_meeting_after": Bug(
+        "lane.py", '    rendezvous.meet("recovered", timeout)\n', "", "abandoned", 20
+    ),
+    "recovery_does_not_drain": Bug(
+        "lane.py", "        lane.arena.drain()\n", "        pass\n", "abandoned", 20
+    ),
+    "recovery_empties_no_slots": Bug(
+        "lane.py", "            empty_slots(self.arena)\n", "", "abandoned", 20
+    ),
+    "recovery_keeps_the_slots": Bug(
+        "lane.py", _CLEAR, "self.arena.fill_words(0, 0, layout.LL // 4)", "abandoned", 20
+    ),
+    "recovery_keeps_the_epochs": Bug(
+        "lane.py", _CLEAR, "self.arena.fill_words(0, 0, layout.EPOCHS // 4)", "abandoned", 20
     ),
 }

@@ -54,6 +54,9 @@ static Protocol any_protocol(Random& random) {
 // Over one of the protocols that share epochs.
 static Protocol with_epochs(Random& random) { return random.choice({Protocol::ll, Protocol::ll128}); }
 
+Call any_call(int world, u64 most, Random& random) { return any(any_protocol(random), world, most, random); }
+Call call_with_epochs(int world, u64 most, Random& random) { return any(with_epochs(random), world, most, random); }
+
 // Few items to a thread, so that a rank is often a whole operation ahead of another.
 static Scenario small(Protocol protocol, Random& random) {
   Scenario scenario{random.between(2, 3), {}};
@@ -184,6 +187,11 @@ Scenario draw(const std::string& name, Random& random) {
   if (name == "wrap") return wrap(random);
   if (name == "clears") return clears(random);
   if (name == "overlap") return overlap(random);
+  if (name == "stale") return stale(false, random);
+  if (name == "stale_lost") return stale(true, random);
+  if (name == "slow") return slow(random);
+  if (name == "late") return late(random);
+  if (name == "abandoned") return abandoned(random);
   fail("no scenario is named " + name);
 }
 
