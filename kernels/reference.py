@@ -21,6 +21,23 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous().view(_INTEGER[x.element_size()])
 
 
+def all_gather(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Gather one tensor a rank.
+
+    Parameters
+    ----------
+    inputs : sequence of Tensor
+        Every rank's input, in rank order; one shape and dtype, whatever it is.
+
+    Returns
+    -------
+    Tensor
+        What every rank's output must be, to the bit; its first dimension is the ranks'.
+    """
+    parts = torch.cat([x.contiguous().flatten().view(torch.uint8) for x in inputs])
+    return parts.view(inputs[0].dtype).view(len(inputs), *inputs[0].shape)
+
+
 def all_reduce(inputs: Sequence[torch.Tensor], op: str = "sum") -> torch.Tensor:
     """Reduce one tensor a rank.
 
