@@ -96,8 +96,9 @@ def plan(setup: Setup) -> list[Case]:
             names = tuple(kinds(subject.dtype))
             deck = values.setdefault(names, Deck(rng, names))
             drawn = list(points(rng, subject))
-            if setup.thin and subject.op:
-                drawn = drawn[(place + setup.ranks) % len(offers) :: len(offers)]
+            if setup.thin:
+                step = len(offers) if subject.op else 3  # Moves have many dtypes.
+                drawn = drawn[(place + setup.ranks) % step :: step]
             for count, launch in drawn:
                 cases.append(
                     Case(

@@ -76,7 +76,7 @@ class Setup:
 
     @property
     def thin(self) -> bool:
-        """Whether calls that reduce cost so much that each of a row's has one of its dtypes."""
+        """Whether calls cost so much that each that reduces has only one of its row's dtypes."""
         return self.device_type == "cpu" and self.ranks > 3
 
     @property
