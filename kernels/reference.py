@@ -13,7 +13,7 @@ import torch
 CANONICAL_NAN = {torch.float32: 0x7FFFFFFF, torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}
 """Bits of the one NaN that a sum gives, by dtype."""
 
-_INTEGER = {2: torch.int16, 4: torch.int32}
+_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
