@@ -7,7 +7,7 @@ So a rank writes to its own memory alone, but for the barrier's flags.
 The region has two halves, which chunks take in turn. The barrier behind the pulls of chunk k is
 the one before those of chunk k + 1: whoever has passed it knows that every peer has pulled chunk k,
 and that chunk k + 1 is staged. So chunk k + 1 is staged beside the pulls of chunk k, into the half
-that all have pulled chunk k - 1 from, and k chunks take k + 1 barriers. An operation ends with a
+that all have pulled chunk k - 1 from, and n chunks take n + 1 barriers. An operation ends with a
 barrier: all have pulled all, and the next may stage, as after the barrier kernel, whose region this
 is too. A captured copy's address is fixed, so each operation begins with the same half; nothing
 needs the halves to go on in turn.
