@@ -24,6 +24,8 @@ from worldline.kernels.registry import (
 )
 from worldline.primitives.errors import InvalidArgument, UnsupportedError
 
+COLLECTIVES = tuple(sorted({row.collective for row in ALGORITHMS}))
+"""All that there is an algorithm for."""
 _ONE_SHOT_UP_TO = ((2, ANY_SIZE), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
 """(world size at most, bytes up to which one-shot is chosen)."""
 _LL_UP_TO = 64 << 10
@@ -75,9 +77,8 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
     UnsupportedError
         When nothing can serve, with every reason.
     """
-    collectives = sorted({row.collective for row in ALGORITHMS})
-    if request.collective not in collectives:
-        rule = f"must be one of {', '.join(collectives)}"
+    if request.collective not in COLLECTIVES:
+        rule = f"must be one of {', '.join(COLLECTIVES)}"
         raise InvalidArgument("collective", request.collective, rule)
     if name is None:
         asked = algorithms(request.collective)
@@ -91,6 +92,8 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
         raise UnsupportedError(f"no algorithm serves this {request.collective}: {why_not}")
     if name is not None:
         chosen, why = able[0], "the caller asked for it"
+    elif len(algorithms(request.collective)) == 1:
+        chosen, why = able[0], "nothing else is there"
     else:
         chosen, why = _by_size(request, able)
     broken = launch and chosen.refuses(request, launch)

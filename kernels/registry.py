@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from worldline.kernels.protocols import BARRIER, LL, LL128, SENTINEL, WARP, Protocol
+from worldline.kernels import moves
+from worldline.kernels.protocols import BARRIER, COPIES, LL, LL128, SENTINEL, WARP, Protocol
 from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.layout import (
@@ -136,6 +137,8 @@ class Algorithm:
         """Return None if it can serve a request, else the reason why not."""
         if request.collective != self.collective:
             return f"it is a {self.collective}"
+        if self.protocol is COPIES:
+            return moves.refusal(request)
         if self.protocol is SENTINEL and request.dtype in _INTEGERS:
             return "an integer can be any pattern, so none is left to mark what is empty"
         if request.dtype not in DTYPES:
@@ -179,7 +182,7 @@ class Algorithm:
         room, world = self.protocol.room(layout), layout.world_size
         if self.protocol.channel:
             return ANY_SIZE
-        if self.protocol is BARRIER:
+        if self.protocol in (BARRIER, COPIES):
             return room
         share = room // self.protocol.slot // self.shots // world
         return share * (1 if self.shots == 1 else world) * self.protocol.item
@@ -220,9 +223,9 @@ class Algorithm:
 
     def scratch_bytes(self, request: Request, layout: ArenaLayout) -> int:
         """Bytes of the arena that a call touches on each rank."""
+        if self.protocol in (BARRIER, COPIES):
+            return min(request.nbytes, self.protocol.buffer(layout))
         data = min(request.nbytes, self.capacity(layout))
-        if self.protocol is BARRIER:
-            return data
         sources = request.world_size if self.shots == 1 else 2
         touched = data * sources * self.protocol.slot // self.protocol.item
         if not self.protocol.channel:
@@ -231,6 +234,8 @@ class Algorithm:
 
     def launches(self, request: Request) -> tuple[Launch, ...]:
         """List launch shapes worth trying, the default first."""
+        if self.protocol is COPIES:
+            return (Launch(THREADS, 1),)
         items = max(1, self.items(request, request.count))
         if request.device_type == "cpu":
             # The interpreter's cost is one of operations, not of elements: one program if it fits.
@@ -256,6 +261,8 @@ class Algorithm:
 
     def variant(self, request: Request, launch: Launch) -> tuple[Any, ...]:
         """Name what a call needs to have loaded."""
+        if self.protocol is COPIES:
+            return ("barrier",)
         if self.backend == "cuda":
             return (self.backend, request.dtype)
         return (self.name, request.dtype, launch.block)
@@ -266,13 +273,11 @@ class Algorithm:
         return getattr(importlib.import_module(module), function)
 
 
-def _row(
-    collective: str, protocol: Protocol, shots: int, backend: str, kernel: str, summary: str
-) -> Algorithm:
-    """Make a row whose name is that of its protocol, shots and backend."""
+def _row(protocol: Protocol, shots: int, backend: str, kernel: str, summary: str) -> Algorithm:
+    """Make an all-reduce whose name is that of its protocol, shots and backend."""
     return Algorithm(
         name=f"{protocol.name}_{('one', 'two')[shots - 1]}_shot{'_cuda' * (backend == 'cuda')}",
-        collective=collective,
+        collective="all_reduce",
         protocol=protocol,
         shots=shots,
         determinism="bitwise",
@@ -284,7 +289,6 @@ def _row(
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     _row(
-        "all_reduce",
         LL,
         1,
         "cuda",
@@ -292,7 +296,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "one-shot LL as a CUDA kernel: a thread to an item, dependent launch",
     ),
     _row(
-        "all_reduce",
         LL,
         2,
         "cuda",
@@ -300,7 +303,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "two-shot LL as a CUDA kernel: a thread to an item, dependent launch",
     ),
     _row(
-        "all_reduce",
         LL128,
         1,
         "cuda",
@@ -308,7 +310,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "one-shot as a CUDA kernel, lines of 120 bytes and a flag; where lines arrive whole",
     ),
     _row(
-        "all_reduce",
         LL128,
         2,
         "cuda",
@@ -316,7 +317,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "two-shot as a CUDA kernel, lines of 120 bytes and a flag; where lines arrive whole",
     ),
     _row(
-        "all_reduce",
         SENTINEL,
         1,
         "cuda",
@@ -324,7 +324,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "one-shot as a CUDA kernel, at the link's full width; floats only",
     ),
     _row(
-        "all_reduce",
         SENTINEL,
         2,
         "cuda",
@@ -332,7 +331,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "two-shot as a CUDA kernel, at the link's full width; floats only",
     ),
     _row(
-        "all_reduce",
         LL,
         1,
         "triton",
@@ -340,7 +338,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "every rank sends its input to all and reduces everything; no barrier",
     ),
     _row(
-        "all_reduce",
         LL,
         2,
         "triton",
@@ -348,7 +345,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "every rank reduces one share and sends the result to all; no barrier",
     ),
     _row(
-        "all_reduce",
         SENTINEL,
         1,
         "triton",
@@ -356,7 +352,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "as ll_one_shot, at the link's full width; floats only",
     ),
     _row(
-        "all_reduce",
         SENTINEL,
         2,
         "triton",
@@ -364,12 +359,21 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "as ll_two_shot, at the link's full width; floats only",
     ),
     _row(
-        "all_reduce",
         BARRIER,
         1,
         "triton",
         "worldline.kernels.all_reduce_barrier:all_reduce_barrier_one_shot",
         "every rank reads all inputs between two barriers; the slow reference",
+    ),
+    Algorithm(
+        name="copy_engine",
+        collective="all_gather",
+        protocol=COPIES,
+        shots=1,
+        determinism="bitwise",
+        backend="triton",
+        kernel="worldline.kernels.barrier:barrier_signals",
+        summary="every rank's copy engines pull from all peers, between barriers; for large inputs",
     ),
 )
 

@@ -11,7 +11,8 @@ from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
 from worldline.kernels.chunks import chunk_elements
-from worldline.kernels.protocols import BARRIER, WARP
+from worldline.kernels.moves import default_op
+from worldline.kernels.protocols import BARRIER, COPIES, WARP
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request, algorithms
 from worldline.primitives.layout import LL, MINIMUM, SLOT, ArenaLayout
 
@@ -54,6 +55,8 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
         assert layout.channels * row.protocol.channel <= buffer
     elif row.protocol is BARRIER:
         assert whole * 2 <= buffer
+    elif row.protocol is COPIES:
+        assert 2 * whole * 2 <= buffer
     elif row.shots == 1:
         assert world * items * slot <= room
     else:
@@ -165,8 +168,10 @@ def test_refusals_list_every_reason() -> None:
 
 @pytest.mark.parametrize("name", [None, "ll_one_shot"])
 def test_an_unknown_collective_is_told_which_exist(name: str | None) -> None:
-    asked = dataclasses.replace(request(64, 2), collective="all_gather")
-    with pytest.raises(InvalidArgument, match="collective='all_gather': must be one of all_reduce"):
+    asked = dataclasses.replace(request(64, 2), collective="all_scatter")
+    with pytest.raises(
+        InvalidArgument, match="collective='all_scatter': must be one of all_gather, all_reduce"
+    ):
         choose(asked, name)
 
 
@@ -180,7 +185,8 @@ def test_layouts_refuse(world: int, size: int, words: str) -> None:
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
 def test_a_gpu_gets_a_launch_or_a_reason(world: int, row: Algorithm) -> None:
     for count in (1, 1 << 20, 1 << 33):
-        asked = Request("all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="")
+        op = default_op(row.collective)
+        asked = Request(row.collective, torch.bfloat16, op, count, world, "cuda", torn="")
         if row.supports(asked) is None:
             assert row.launches(asked)
         else:
