@@ -3,7 +3,7 @@
 Until a sweep has measured this machine, a model chooses. One-shot costs one crossing of the link
 and sends (n - 1) times the data; two-shot costs two crossings and sends 2 (n - 1) / n times the
 data. LL sends twice the bytes and waits for least, LL128 sends 128 for 120, a sentinel sends no
-more than the data and waits for a fence. The thresholds are the sizes at which they meet: for two
+more than the data and pays for a fence. The thresholds are the sizes at which they meet: for two
 ranks measured on H200s, for more expected.
 """
 
@@ -24,10 +24,14 @@ from worldline.kernels.registry import (
 )
 from worldline.primitives.errors import InvalidArgument, UnsupportedError
 
+COLLECTIVES = tuple(sorted({row.collective for row in ALGORITHMS}))
+"""All that there is an algorithm for."""
 _ONE_SHOT_UP_TO = ((2, ANY_SIZE), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
 """(world size at most, bytes up to which one-shot is chosen)."""
 _LL_UP_TO = 64 << 10
-_LL128_UP_TO = 2 << 20
+_LL128_UP_TO = 1 << 20
+_SENTINEL_ONE_SHOT_UP_TO = 4 << 20
+"""Bytes that one pass takes in a one-shot of two ranks; more ranks send less in a two-shot."""
 _LL_WITHOUT_LL128_UP_TO = 512 << 10
 
 
@@ -73,9 +77,8 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
     UnsupportedError
         When nothing can serve, with every reason.
     """
-    collectives = sorted({row.collective for row in ALGORITHMS})
-    if request.collective not in collectives:
-        rule = f"must be one of {', '.join(collectives)}"
+    if request.collective not in COLLECTIVES:
+        rule = f"must be one of {', '.join(COLLECTIVES)}"
         raise InvalidArgument("collective", request.collective, rule)
     if name is None:
         asked = algorithms(request.collective)
@@ -89,6 +92,8 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
         raise UnsupportedError(f"no algorithm serves this {request.collective}: {why_not}")
     if name is not None:
         chosen, why = able[0], "the caller asked for it"
+    elif len(algorithms(request.collective)) == 1:
+        chosen, why = able[0], "nothing else is there"
     else:
         chosen, why = _by_size(request, able)
     broken = launch and chosen.refuses(request, launch)
@@ -120,8 +125,9 @@ def _by_size(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
     shots = 1 if request.nbytes <= limit else 2
     sign, bound = ("<=", limit) if shots == 1 else (">", limit)
     if protocol is SENTINEL and request.world_size > 1:
-        # Its fence is paid for once, whether data crosses once or twice.
         shots, sign, bound = 2, ">", least
+        if request.world_size == 2 and request.nbytes <= _SENTINEL_ONE_SHOT_UP_TO:
+            shots, sign, bound = 1, "<=", _SENTINEL_ONE_SHOT_UP_TO
     ranks = "1 rank" if request.world_size == 1 else f"{request.world_size} ranks"
     why = (
         f"by model: {request.nbytes} bytes {sign} "

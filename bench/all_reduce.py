@@ -1,177 +1,29 @@
-"""Measure every all-reduce of the registry beside other libraries' own, in one run.
+"""All-reduce beside others' own; besides, without its deadline and on the fewest multiprocessors.
 
-Every point of ours is checked to the bit against the reference, what promises no order on whole
-numbers. The slowest rank counts, the median
-of the repeats is reported, and algorithms take turns so that drift hits all alike; the shapes of
-the fewest multiprocessors take turns among themselves. On GPUs an operation is timed in a CUDA
-graph, and what an eager call costs the host as well.
-On the CPU the kernels run in Triton's interpreter: the times say that it works, not how fast.
+The shapes of the fewest multiprocessors take turns among themselves.
 """
 
 from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 
 from worldline.bench import sms, timing
-from worldline.bench.group import Group
-from worldline.bench.peers import Peer, peers
-from worldline.bench.rows import Row
-from worldline.kernels import reference
+from worldline.bench.points import Point, measure, one_line
 from worldline.kernels.launch import plan
-from worldline.kernels.registry import algorithm, algorithms, dtype_name
-
-INTERPRETER_NOTE = "kernels ran in Triton's interpreter: the times are no measure of speed"
+from worldline.kernels.registry import algorithm
 
 
-def measure(
-    world: Any,
-    sizes: Sequence[int],
-    dtypes: Sequence[str],
-    repeats: int,
-    modules: Sequence[str] = (),
-    progress: Callable[[], None] | None = None,
-) -> list[dict[str, Any]]:
-    """Measure on one rank; collective, every rank returns the same rows.
-
-    Parameters
-    ----------
-    world : World
-        The world to measure on.
-    sizes : sequence of int
-        Bytes of each rank's input.
-    dtypes : sequence of str
-        Names of torch dtypes.
-    repeats : int
-        Timed calls, or replays, of each point.
-    modules : sequence of str
-        Modules of further peers; see :mod:`worldline.bench.peers`.
-    progress : callable, optional
-        Called after each point.
-
-    Returns
-    -------
-    list of dict
-        Rows of :class:`worldline.bench.rows.Row`.
-    """
-    rows: list[Row] = []
-    with Group(world) as group:
-        # An input holds one element at least.
-        made, refused = _make_peers(world, group, modules, max(16, *sizes))
-        for name in dtypes:
-            for nbytes in sizes:
-                rows += _Point(world, group, getattr(torch, name), nbytes).measure(made, repeats)
-                rows += [Row(peer, True, name, nbytes, reason=why) for peer, why in refused.items()]
-                if progress is not None:
-                    progress()
-        for peer in made.values():
-            peer.close()
-    return [row.as_dict() for row in rows]
-
-
-def _make_peers(
-    world: Any, group: Group, modules: Sequence[str], max_bytes: int
-) -> tuple[dict[str, Peer], dict[str, str]]:
-    """Return the peers that work on every rank, and why the others do not."""
-    made: dict[str, Peer] = {}
-    refused: dict[str, str] = {}
-    assert dist.group.WORLD is not None
-    for name, make in peers(world.device, modules).items():
-        peer, reason = None, None
-        try:
-            peer = make(world.rank, world.size, world.device, dist.group.WORLD, max_bytes)
-        except Exception as error:
-            reason = _one_line(error)
-        reason = group.first_reason(reason)
-        if reason is None and peer is not None:
-            made[name] = peer
-        else:
-            refused[name] = str(reason)
-    return made, refused
-
-
-class _Point:
+class AllReducePoint(Point):
     """One dtype and size on one rank."""
 
-    def __init__(self, world: Any, group: Group, dtype: torch.dtype, nbytes: int) -> None:
-        self._world, self._group = world, group
-        self._dtype, self._nbytes = dtype, nbytes
-        self._inputs = [_input(rank, dtype, nbytes) for rank in range(world.size)]
-        self._mine = self._inputs[world.rank].to(world.device)
+    collective = "all_reduce"
 
-    def measure(self, made: dict[str, Peer], repeats: int) -> list[Row]:
-        """Check ours, then time ours and the peers'."""
-        world, mine = self._world, self._mine
-        calls: dict[str, Callable[[], object]] = {}
-        refused: dict[str, str] = {}
-        for row in algorithms("all_reduce", mine.device.type):
-            reason = row.supports(world.request("all_reduce", mine))
-            if reason is None:
-                calls[row.name] = functools.partial(world.all_reduce, mine, algorithm=row.name)
-            else:
-                refused[row.name] = reason
-        exact = {name: self._exact(name, call) for name, call in calls.items()}
-        for name, peer in made.items():
-            calls[name] = functools.partial(peer.all_reduce, mine)
-        replays: dict[str, list[float]] = {}
-        host: dict[str, list[float]] = {}
-        occupied: dict[str, int] = {}
-        if mine.is_cuda:
-            self._add_without_deadline(calls, refused)
-            graphs = timing.Graphs(world, self._group)
-            failed = self._try(calls, graphs.add)
-            for name in failed:
-                graphs.drop(name)
-            times, replays = graphs.times(repeats), graphs.replays(repeats)
-            for name in times:
-                host[name] = timing.host_seconds(calls[name], self._group, repeats)
-            occupied = {name: self._occupied(name) for name in exact if name in times}
-            ours = [name for name in occupied if algorithm("all_reduce", name).bitwise]
-            if ours:
-                best = min(ours, key=lambda name: statistics.median(times[name]))
-                name, found = f"{best}, fewest SMs", self._fewest(best, repeats)
-                if found is not None:
-                    exact[name], occupied[name], times[name] = found
-        else:
-            failed = self._try(calls, lambda name, call: call())
-            works = {name: call for name, call in calls.items() if name not in failed}
-            times = timing.on_the_cpu(works, self._group, repeats)
-        refused |= failed
-        label = dtype_name(self._dtype)
-        return [
-            *(
-                Row(
-                    algorithm=name,
-                    peer=name in made,
-                    dtype=label,
-                    nbytes=self._nbytes,
-                    exact=exact.get(name),
-                    microseconds=_median(times[name]),
-                    spread=(max(times[name]) - min(times[name])) * 1e6 / _median(times[name]),
-                    replay_microseconds=_median(replays[name]) if name in replays else None,
-                    host_microseconds=_median(host[name]) if name in host else None,
-                    sms=occupied.get(name),
-                )
-                for name in times
-            ),
-            *(
-                Row(name, name in made, label, self._nbytes, exact.get(name), reason=reason)
-                for name, reason in refused.items()
-            ),
-        ]
-
-    def _occupied(self, name: str) -> int:
-        row = algorithm("all_reduce", name)
-        shape = row.launches(self._world.request("all_reduce", self._mine))[0]
-        return sms.occupied(self._world, row, self._mine, shape)
-
-    def _fewest(self, name: str, repeats: int) -> tuple[bool, int, list[float]] | None:
-        """Find how few multiprocessors do for a row: whether it is exact, how many, its times.
+    def _compare(self, name: str, repeats: int) -> dict[str, tuple[bool, int, list[float]]]:
+        """Find how few multiprocessors do for a row: is it exact, how many, its times.
 
         Timed apart from the rest: the shapes are compared with each other.
         """
@@ -189,25 +41,14 @@ class _Point:
             graphs.drop(shape)
         able = [shape for shape in shapes if str(shape) not in failed]
         if not able:
-            return None
+            return {}
         times = graphs.times(repeats)
         found = able[sms.fewest([statistics.median(times[str(shape)]) for shape in able])]
         exact = self._exact(name, calls[str(found)])
-        return exact, sms.occupied(world, row, mine, found), times[str(found)]
+        occupied = sms.occupied(world, row, mine, found)
+        return {f"{name}, fewest SMs": (exact, occupied, times[str(found)])}
 
-    def _exact(self, name: str, call: Callable[[], Any]) -> bool:
-        inputs = self._inputs
-        if not algorithm("all_reduce", name).bitwise:
-            # Of whole numbers, none of them -0, the sum is the same in any order.
-            inputs = [torch.round(8 * x).clamp(-128, 128) + 0 for x in inputs]
-            mine = inputs[self._world.rank].to(self._world.device)
-            call = functools.partial(self._world.all_reduce, mine, algorithm=name)
-        expected = reference.bits(reference.all_reduce(inputs))
-        return self._group.all_true(torch.equal(reference.bits(call().cpu()), expected))
-
-    def _add_without_deadline(
-        self, calls: dict[str, Callable[[], object]], refused: dict[str, str]
-    ) -> None:
+    def _add(self, calls: dict[str, Callable[[], object]], refused: dict[str, str]) -> None:
         """Add the one-shot CUDA kernel built without its deadline, to see what that costs."""
         from worldline.kernels.cuda_launch import CudaKernels
 
@@ -221,7 +62,7 @@ class _Point:
             )
             made = plan(row, request, world.lane, row.launches(request)[0], kernels)
         except Exception as error:
-            reason = _one_line(error)
+            reason = one_line(error)
         name, reason = f"{row.name}, no deadline", self._group.first_reason(reason)
         if reason is not None or made is None:
             refused[name] = str(reason)
@@ -234,34 +75,5 @@ class _Point:
 
         calls[name] = call
 
-    def _try(
-        self,
-        calls: dict[str, Callable[[], object]],
-        attempt: Callable[[str, Callable[[], object]], object],
-    ) -> dict[str, str]:
-        """Try each call on every rank; return why those that fail anywhere do."""
-        failed = {}
-        for name, call in calls.items():
-            reason = None
-            try:
-                attempt(name, call)
-            except Exception as error:
-                reason = _one_line(error)
-            reason = self._group.first_reason(reason)
-            if reason is not None:
-                failed[name] = reason
-        return failed
 
-
-def _median(seconds: list[float]) -> float:
-    """Return the median in microseconds."""
-    return statistics.median(seconds) * 1e6
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _input(rank: int, dtype: torch.dtype, nbytes: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1000 + rank)
-    return torch.randn(max(1, nbytes // dtype.itemsize), generator=generator).to(dtype)
+measure_all_reduce = functools.partial(measure, AllReducePoint, "all_reduce")

@@ -80,9 +80,9 @@ def ratios(
         left out.
     """
     best: dict[bool, dict[str, float]] = {False: {}, True: {}}
-    unasked = {row.name for row in ALGORITHMS if not row.bitwise}
+    by_name = {row.name for row in ALGORITHMS if not row.bitwise}
     for row in rows:
-        if row[field] is None or row["exact"] is False or row["algorithm"] in unasked:
+        if row[field] is None or row["exact"] is False or row["algorithm"] in by_name:
             continue
         if row["algorithm"].startswith(family) if row["peer"] else "," not in row["algorithm"]:
             key, side = f"{row['dtype']} {row['nbytes']}", best[row["peer"]]

@@ -18,7 +18,7 @@ WITHIN = 1.025
 def occupied(world: Any, row: Algorithm, x: torch.Tensor, shape: Launch) -> int:
     """Return how many multiprocessors a call's blocks occupy, spread as the GPU spreads them."""
     most = largest_grid(row, shape, world.lane.provider)
-    request = world.request("all_reduce", x)
+    request = world.request(row.collective, x)
     cut = chunks(row, request, world.lane.arena.layout, shape, most)
     gpu: Any = torch.cuda.get_device_properties(x.device)
     return min(max((blocks for *_, blocks in cut), default=0), int(gpu.multi_processor_count))
@@ -26,7 +26,7 @@ def occupied(world: Any, row: Algorithm, x: torch.Tensor, shape: Launch) -> int:
 
 def smaller_grids(world: Any, row: Algorithm, x: torch.Tensor) -> list[Launch]:
     """List launch shapes that occupy fewer multiprocessors than the default, fewest first."""
-    request = world.request("all_reduce", x)
+    request = world.request(row.collective, x)
     default, *others = row.launches(request)
     # Few blocks do more if they are wide.
     block = max(shape.block for shape in (default, *others))

@@ -54,7 +54,9 @@ def all_reduce_barrier_one_shot(
         item = (start + lane).to(tl.int64)
         valid = item < items
         data0, data1 = load_item(source, item, count, valid, DTYPE, WIDE)
-        store_item(arena + STAGED, item, data0, data1, staged, valid, DTYPE, 1)
+        # On a dead lane a late peer may still read what the operation before has staged.
+        free = valid & (alive != 0)
+        store_item(arena + STAGED, item, data0, data1, staged, free, DTYPE, 1)
     alive = barrier(block, arrive, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
 
     for start in range(block * BLOCK, items, grid * BLOCK):

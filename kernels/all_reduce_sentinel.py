@@ -15,6 +15,7 @@ from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack
 from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.sentinel import (
     begin_stage,
+    exchanges_tokens,
     hear_emptied,
     keep_stage,
     next_stage,
@@ -120,7 +121,9 @@ def all_reduce_sentinel_one_shot(
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     slots = (items + 1) // 2
     stride: tl.constexpr = CHANNEL // SLOT // WORLD
-    number = begin_stage(arena, block)
+    first = begin_stage(arena, block)
+    number = first
+    exchanges = exchanges_tokens(block, first, grid * BLOCK < slots)
     # Each thread has read the dead word for itself.
     alive = agreed(lane_alive(arena))
     home = block.to(tl.int64) * CHANNEL
@@ -128,7 +131,8 @@ def all_reduce_sentinel_one_shot(
 
     for start in range(block * BLOCK, slots, grid * BLOCK):
         channel = REGION + (number & 3).to(tl.int64) * STAGE + home
-        tell_emptied(block, number, alive, table, RANK, WORLD)
+        if exchanges:
+            tell_emptied(block, number, alive, table, RANK, WORLD)
         slot = (start + lane).to(tl.int64)
         valid = slot < slots
         own = load_items(source, slot, items, count, valid, DTYPE, WIDE)
@@ -158,7 +162,10 @@ def all_reduce_sentinel_one_shot(
         )
         words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
         store_items(target, slot, words, items, count, valid, DTYPE, WIDE)
-        alive = hear_emptied(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
+        if exchanges:
+            alive = hear_emptied(
+                block, first, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD
+            )
         number = next_stage(number)
 
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)
@@ -192,7 +199,9 @@ def all_reduce_sentinel_two_shot(
     slots = (items + 1) // 2
     share = (slots + (WORLD - 1)) // WORLD
     stride: tl.constexpr = CHANNEL // SLOT // 2 // WORLD
-    number = begin_stage(arena, block)
+    first = begin_stage(arena, block)
+    number = first
+    exchanges = exchanges_tokens(block, first, grid * BLOCK < share)
     # Each thread has read the dead word for itself.
     alive = agreed(lane_alive(arena))
     home = block.to(tl.int64) * CHANNEL
@@ -200,7 +209,8 @@ def all_reduce_sentinel_two_shot(
 
     for start in range(block * BLOCK, share, grid * BLOCK):
         channel = REGION + (number & 3).to(tl.int64) * STAGE + home
-        tell_emptied(block, number, alive, table, RANK, WORLD)
+        if exchanges:
+            tell_emptied(block, number, alive, table, RANK, WORLD)
         place = (start + lane).to(tl.int64)
         for step in tl.static_range(1, WORLD):
             owner = (RANK + step) % WORLD
@@ -262,7 +272,10 @@ def all_reduce_sentinel_two_shot(
             )
             words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
             store_items(target, slot, words, items, count, held, DTYPE, WIDE)
-        alive = hear_emptied(block, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
+        if exchanges:
+            alive = hear_emptied(
+                block, first, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD
+            )
         number = next_stage(number)
 
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)

@@ -22,10 +22,22 @@ def chunk_blocks(
     """
     items = algorithm.items(request, count)
     blocks = min(shape.grid if most is None else min(shape.grid, most), -(-items // shape.block))
-    if algorithm.backend == "cuda" and items > blocks * shape.block:
-        width = shape.block * algorithm.batch(request.world_size)
+    if algorithm.backend == "cuda":
+        width = shape.block * max(1, batch(algorithm, request, shape, blocks, count))
         blocks = min(blocks, -(-items // width))
     return blocks
+
+
+def batch(algorithm: Algorithm, request: Request, shape: Launch, blocks: int, count: int) -> int:
+    """Items that a CUDA kernel's thread takes at a time; zero where there is a thread for each.
+
+    As few as make one pass, for a thread waits for all of them before it uses any.
+    """
+    each = -(-algorithm.items(request, count) // max(1, blocks * shape.block))
+    if each <= 1:
+        return 0
+    batches = algorithm.batches(request.world_size)
+    return next((batch for batch in batches if batch >= each), batches[-1])
 
 
 def most_blocks(algorithm: Algorithm, layout: ArenaLayout, resident: int | None) -> int | None:

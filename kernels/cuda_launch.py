@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from worldline.kernels.chunks import chunks
+from worldline.kernels.chunks import batch, chunks
 from worldline.kernels.launch import largest_grid
 from worldline.kernels.registry import ALGORITHMS, DTYPES, Algorithm, Launch, Request
 from worldline.primitives import cuda_driver, layout, nvrtc
@@ -88,7 +88,7 @@ class CudaKernels:
         self.device = device
         self.dependent_launch = torch.cuda.get_device_capability(device) >= (9, 0)
         self._rank, self._size, self._macros = rank, size, tuple(macros)
-        self._functions: dict[tuple[str, int, bool, bool], Any] = {}
+        self._functions: dict[tuple[str, int, bool, int], Any] = {}
         # A thread that has not used CUDA yet has none, whatever torch's current device there.
         self.context = call(cuda_driver.driver.cuCtxGetCurrent)
         self.add(dtypes)
@@ -99,9 +99,9 @@ class CudaKernels:
             more = _loaded(self._rank, self._size, self.device, tuple(dtypes), self._macros)
         self._functions |= more
 
-    def function(self, entry: str, dtype: torch.dtype, wide: bool, loops: bool) -> Any:
+    def function(self, entry: str, dtype: torch.dtype, wide: bool, batch: int) -> Any:
         """Return a loaded kernel."""
-        return self._functions[entry, DTYPES[dtype], wide, loops]
+        return self._functions[entry, DTYPES[dtype], wide, batch]
 
 
 @functools.cache
@@ -111,7 +111,7 @@ def _loaded(
     device: torch.device,
     dtypes: tuple[torch.dtype, ...],
     macros: tuple[str, ...],
-) -> dict[tuple[str, int, bool, bool], Any]:
+) -> dict[tuple[str, int, bool, int], Any]:
     """Compile and load kernels, for as long as the process lives; the device is current.
 
     Unloading would wait for whatever runs on the device, which may wait for a peer; and the next
@@ -129,27 +129,30 @@ def _loaded(
     functions = {}
     for (row, dtype), cubin in zip(parts, cubins, strict=True):
         module = call(cuda_driver.driver.cuModuleLoadData, cubin.code)
-        for wide, loops in _FORMS:
-            name = expression(row, dtype, wide, loops, size)
+        for form in _forms(row, size):
+            name = expression(row, dtype, *form)
             symbol = cubin.names[name].encode()
             function = call(cuda_driver.driver.cuModuleGetFunction, module, symbol)
             _check_fits(name, function)
-            functions[row.kernel, DTYPES[dtype], wide, loops] = function
+            functions[row.kernel, DTYPES[dtype], *form] = function
     return functions
 
 
-_FORMS = tuple(itertools.product((False, True), repeat=2))
-"""Whether items are read whole, and whether a thread takes more than one."""
+def _forms(row: Algorithm, size: int) -> list[tuple[bool, int]]:
+    """List a kernel's forms: whether items are read whole, and a thread's items at a time.
+
+    Zero where there is a thread for every item.
+    """
+    return list(itertools.product((False, True), (0, *row.batches(size))))
 
 
 def expressions(row: Algorithm, dtype: torch.dtype, size: int) -> list[str]:
-    """Return the C++ names of a kernel's forms."""
-    return [expression(row, dtype, wide, loops, size) for wide, loops in _FORMS]
+    """Return the C++ names of a kernel's forms for a world of so many ranks."""
+    return [expression(row, dtype, *form) for form in _forms(row, size)]
 
 
-def expression(row: Algorithm, dtype: torch.dtype, wide: bool, loops: bool, size: int) -> str:
-    """Return the C++ name of a kernel for a world of so many ranks."""
-    batch = row.batch(size) if loops else 0
+def expression(row: Algorithm, dtype: torch.dtype, wide: bool, batch: int) -> str:
+    """Return the C++ name of one form of a kernel."""
     return f"{row.kernel}<{DTYPES[dtype]}, {str(wide).lower()}, {batch}>"
 
 
@@ -191,7 +194,7 @@ class CudaPlan:
         most = largest_grid(algorithm, shape, lane.provider)
         for offset, count, blocks in chunks(algorithm, request, lane.arena.layout, shape, most):
             arguments = _arguments(algorithm, request, lane, count, shape)
-            loops = algorithm.items(request, count) > blocks * shape.block
+            items = batch(algorithm, request, shape, blocks, count)
             whole = count * request.dtype.itemsize % algorithm.protocol.unit == 0
             self._launches.append(
                 _Prepared(
@@ -199,8 +202,8 @@ class CudaPlan:
                     arguments,
                     (ctypes.c_void_p * 1)(ctypes.addressof(arguments)),
                     (
-                        cuda.function(algorithm.kernel, request.dtype, False, loops),
-                        cuda.function(algorithm.kernel, request.dtype, whole, loops),
+                        cuda.function(algorithm.kernel, request.dtype, False, items),
+                        cuda.function(algorithm.kernel, request.dtype, whole, items),
                     ),
                     launch_config(blocks, algorithm.threads(shape), cuda.dependent_launch),
                 )

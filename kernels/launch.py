@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from worldline.kernels.chunks import chunks
+from worldline.kernels.protocols import COPIES
 from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
-from worldline.primitives.layout import ITEM, THREADS
+from worldline.primitives.layout import BEGINS, ENDS, ITEM, OPERATIONS, THREADS
 from worldline.primitives.memory import Provider
 
 if TYPE_CHECKING:
@@ -70,22 +71,51 @@ class TritonPlan:
 
 
 class BarrierPlan:
-    """The device-side barrier."""
+    """The device-side barrier, alone or a part of another operation.
 
-    def __init__(self, lane: Lane) -> None:
+    Parameters
+    ----------
+    lane : Lane
+        Where.
+    operation : str
+        Whose it is, for errors.
+    spoilt : int
+        The byte that fills the operation's output where it fails.
+    """
+
+    def __init__(self, lane: Lane, operation: str = "barrier", spoilt: int = 0) -> None:
         from worldline.kernels.barrier import barrier_signals
 
         self._kernel, self._lane = barrier_signals, lane
-        self._args = (lane.arena.table, lane.limit_ns)
+        self._operation = OPERATIONS.index(operation)
+        self._spoilt = int.from_bytes(bytes([spoilt] * 8), "little", signed=True)
         self._constants = {"RANK": lane.rank, "WORLD": lane.size, **COMPILE}
+
+    def _args(self, mark: int, target: int, nbytes: int) -> tuple[int, ...]:
+        lane = self._lane
+        output = (target, nbytes, self._spoilt)
+        return (lane.arena.table, *output, self._operation, mark, lane.limit_ns)
 
     def load(self) -> None:
         """Compile and load."""
-        self._lane.provider.load(self._kernel, self._args, **self._constants)
+        self._lane.provider.load(self._kernel, self._args(0, 0, 0), **self._constants)
 
     def run(self, source: int = 0, target: int = 0) -> None:
         """Launch; a barrier moves nothing."""
-        self._lane.provider.launch(self._kernel, 1, self._args, **self._constants)
+        self.meet(BEGINS | ENDS)
+
+    def meet(self, mark: int, target: int = 0, nbytes: int = 0) -> None:
+        """Launch at the beginning, between or at the end of an operation.
+
+        Parameters
+        ----------
+        mark : int
+            Of ``layout.BEGINS`` and ``layout.ENDS``.
+        target, nbytes : int
+            The output to spoil where the operation has failed, and its bytes.
+        """
+        args = self._args(mark, target, nbytes)
+        self._lane.provider.launch(self._kernel, 1, args, **self._constants)
 
 
 def largest_grid(algorithm: Algorithm, shape: Launch, provider: Provider) -> int | None:
@@ -116,6 +146,10 @@ def plan(
     cuda : CudaKernels, optional
         This rank's CUDA kernels, for rows that need them.
     """
+    if algorithm.protocol is COPIES:
+        from worldline.kernels.copy_engine import CopyPlan
+
+        return CopyPlan(algorithm, request, lane, shape)
     if algorithm.backend == "triton":
         return TritonPlan(algorithm, request, lane, shape)
     from worldline.kernels.cuda_launch import CudaPlan

@@ -105,3 +105,14 @@ BARRIER = Protocol(
     room=lambda arena: arena.staged_size,
     constants=lambda arena: {"STAGED": arena.staged},
 )
+COPIES = Protocol(
+    name="copies",
+    item=layout.SLOT,
+    unit=1,
+    helpers=0,
+    region=lambda arena: arena.staged,
+    buffer=lambda arena: arena.staged_size,
+    room=lambda arena: arena.staged_size // 2 // layout.PAGE * layout.PAGE,
+    constants=lambda arena: {},
+)
+"""Chunks in the two halves of the region that the barrier's kernels stage in."""

@@ -13,12 +13,29 @@ import torch
 CANONICAL_NAN = {torch.float32: 0x7FFFFFFF, torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}
 """Bits of the one NaN that a sum gives, by dtype."""
 
-_INTEGER = {2: torch.int16, 4: torch.int32}
+_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
     """View a tensor's elements as integers of their width, for comparisons to the bit."""
     return x.contiguous().view(_INTEGER[x.element_size()])
+
+
+def all_gather(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Gather one tensor a rank.
+
+    Parameters
+    ----------
+    inputs : sequence of Tensor
+        Every rank's input, in rank order; one shape and dtype, whatever it is.
+
+    Returns
+    -------
+    Tensor
+        What every rank's output must be, to the bit; its first dimension is the ranks'.
+    """
+    parts = torch.cat([x.contiguous().flatten().view(torch.uint8) for x in inputs])
+    return parts.view(inputs[0].dtype).view(len(inputs), *inputs[0].shape)
 
 
 def all_reduce(inputs: Sequence[torch.Tensor], op: str = "sum") -> torch.Tensor:

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from worldline.kernels import moves
 from worldline.kernels.protocols import (
     BARRIER,
+    COPIES,
     LL,
     LL128,
     LL128_ATOMIC,
@@ -149,6 +151,8 @@ class Algorithm:
         """Return None if it can serve a request, else the reason why not."""
         if request.collective != self.collective:
             return f"it is a {self.collective}"
+        if self.protocol is COPIES:
+            return moves.refusal(request)
         if self.protocol is SENTINEL and request.dtype in _INTEGERS:
             return "an integer can be any pattern, so none is left to mark what is empty"
         if request.dtype not in DTYPES:
@@ -199,7 +203,7 @@ class Algorithm:
         room, world = self.protocol.room(layout), layout.world_size
         if self.protocol.channel:
             return ANY_SIZE
-        if self.protocol is BARRIER:
+        if self.protocol in (BARRIER, COPIES):
             return room
         share = room // self.protocol.slot // self.shots // world
         return share * (1 if self.shots == 1 else world) * self.protocol.item
@@ -218,19 +222,20 @@ class Algorithm:
         room, slot = self.protocol.channel or self.protocol.room(layout), self.protocol.slot
         return room // slot // self.shots // layout.world_size * (slot // SLOT)
 
-    def batch(self, world_size: int) -> int:
-        """Items that a CUDA kernel's thread takes at a time, where a launch has several passes."""
-        if not self.protocol.channel:
-            return 1
-        # More than this many items or peers at a time would not stay in the registers.
-        return max(1, 4 // self.shots // max(1, world_size - 1))
+    def batches(self, world_size: int) -> tuple[int, ...]:
+        """List how many items a CUDA kernel's thread may take at a time, of several; most last."""
+        # More than four items or peers at a time would not stay in the registers.
+        most = 4 // self.shots // max(1, world_size - 1) if self.protocol.channel else 1
+        return tuple(batch for batch in (2, 4) if batch <= most) or (1,)
 
     def widest(self, world_size: int) -> int:
         """Return the largest block, a power of two, that a launch on so many ranks can have."""
         most = MAX_THREADS - self.protocol.helpers if self.backend == "cuda" else MAX_BLOCK
         if self.protocol.channel:
             slots = self.protocol.channel // SLOT // self.shots // world_size
-            most = min(most, slots // self.batch(world_size) if self.backend == "cuda" else slots)
+            most = min(
+                most, slots // self.batches(world_size)[-1] if self.backend == "cuda" else slots
+            )
         return 1 << (most.bit_length() - 1)
 
     def threads(self, launch: Launch) -> int:
@@ -239,9 +244,9 @@ class Algorithm:
 
     def scratch_bytes(self, request: Request, layout: ArenaLayout) -> int:
         """Bytes of the arena that a call touches on each rank."""
+        if self.protocol in (BARRIER, COPIES):
+            return min(request.nbytes, self.protocol.buffer(layout))
         data = min(request.nbytes, self.capacity(layout))
-        if self.protocol is BARRIER:
-            return data
         sources = request.world_size if self.shots == 1 else 2
         touched = data * sources * self.protocol.slot // self.protocol.item
         if not self.protocol.channel:
@@ -250,6 +255,8 @@ class Algorithm:
 
     def launches(self, request: Request) -> tuple[Launch, ...]:
         """List launch shapes worth trying, the default first."""
+        if self.protocol is COPIES:
+            return (Launch(THREADS, 1),)
         items = max(1, self.items(request, request.count))
         shapes = (
             Launch(block, min(MAX_BLOCKS, -(-items // block)))
@@ -259,6 +266,8 @@ class Algorithm:
 
     def variant(self, request: Request, launch: Launch) -> tuple[Any, ...]:
         """Name what a call needs to have loaded."""
+        if self.protocol is COPIES:
+            return ("barrier",)
         if self.backend == "cuda":
             return (self.backend, request.dtype)
         return (self.name, request.dtype, launch.block)
@@ -328,6 +337,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     _all_reduce(SENTINEL, 2, "triton", "as ll_two_shot, at the link's full width; floats only"),
     _all_reduce(
         BARRIER, 1, "triton", "every rank reads all inputs between two barriers; the slow reference"
+    ),
+    Algorithm(
+        name="copy_engine",
+        collective="all_gather",
+        protocol=COPIES,
+        shots=1,
+        determinism="bitwise",
+        backend="triton",
+        kernel="worldline.kernels.barrier:barrier_signals",
+        summary="every rank's copy engines pull from all peers, between barriers; for large inputs",
     ),
 )
 

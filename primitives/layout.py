@@ -16,7 +16,7 @@ share a byte: a word that is a flag is never a payload.
     77824   ll        two halves, in each LL's slots of 16 bytes, then LL128's lines of 128
     ...     sentinel  three stages of a channel for each block, 16-byte slots, all ones while empty
     ...     sums      three stages of LL128-atomic's lines of 128 bytes, zero while empty
-    ...     staged    bulk data of kernels that publish by signals
+    ...     staged    bulk data that is published by signals: each rank writes its own alone
 """
 
 from __future__ import annotations
@@ -59,8 +59,12 @@ SENTINEL_STAGES = 3
 SUM_STAGES = 3
 CHANNEL = 8 * PAGE
 """Bytes of a block's channel in one stage of the sentinel region."""
-OPERATIONS = ("barrier", "all_reduce")
+TOKEN_REFRESH = 1 << 18
+"""Passes after which a block tells its token even where no peer waits for it."""
+OPERATIONS = ("barrier", "all_reduce", "all_gather")
 """Names of the operations that a timeout record can hold, by index."""
+BEGINS, ENDS = 1, 2
+"""Marks of a barrier: whether its operation begins there, and whether it ends there."""
 
 MINIMUM = LL + 8 * CHANNEL
 """Smallest arena, in bytes."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from worldline.primitives.bootstrap import Rendezvous
+from worldline.primitives.copies import Copies
 from worldline.primitives.layout import SENTINEL_STAGES, ArenaLayout
 
 
@@ -28,12 +29,15 @@ class Arena(Protocol):
         Address of the int64 word that kernels raise for the host when the lane is dead.
     table : int
         Address, for kernels, of the int64 ``bases`` followed by ``notice``.
+    copies : Copies
+        What moves bulk data without a kernel of ours.
     """
 
     layout: ArenaLayout
     bases: tuple[int, ...]
     notice: int
     table: int
+    copies: Copies
 
     def dead(self) -> bool:
         """Say whether a kernel that has ended here found the lane dead; waits for nothing."""

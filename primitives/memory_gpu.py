@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from worldline.primitives import cuda_driver, nvrtc
+from worldline.primitives.copies import Copies, EngineCopies, KernelCopies
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.interpreter import interpreting
 from worldline.primitives.layout import DEAD, ArenaLayout
@@ -38,7 +39,7 @@ class DeviceArena:
         What keeps the memory.
     whole_device : bool
         Whether everything that runs on the GPU is this rank's: then draining waits for all of it,
-        else for the current stream.
+        else for the current stream; and then the copy engines are its own as well.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class DeviceArena:
         self._device, self._rank, self._whole_device = device, rank, whole_device
         self._owners: list[Any] | None = owners
         self._context = cuda_driver.Context()
+        self.copies: Copies = EngineCopies() if whole_device else KernelCopies()
         # The host's own memory, which kernels reach over the bus: reading it stops nothing.
         self._notice = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=True)
         self.notice = self._notice.data_ptr()
@@ -103,6 +105,7 @@ class DeviceArena:
         """Give the memory back, once this rank's kernels have ended; a second call does nothing."""
         if self._owners is not None:
             self.drain()
+            self.copies.close()
             self._context.close()
             self._owners = None
             del self._table

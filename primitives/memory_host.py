@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from worldline.primitives.bootstrap import Rendezvous
+from worldline.primitives.copies import Copies, HostCopies
 from worldline.primitives.errors import ProviderError
 from worldline.primitives.gpus import check_one_machine, machine
 from worldline.primitives.interpreter import require_interpreter
@@ -72,6 +73,7 @@ class HostArena:
         self.notice = self.bases[rank] + NOTICE
         self._table = np.array([*self.bases, self.notice], dtype=np.int64)
         self.table = self._table.ctypes.data
+        self.copies: Copies = HostCopies()
 
     def dead(self) -> bool:
         """Say whether the lane is dead: its word is the host's own memory."""

@@ -48,6 +48,7 @@ _CONSTANTS = (
     "STAGES",
     "TURNS",
     "TOKENS",
+    "TOKEN_REFRESH",
     "CHANNEL",
     "LL",
 )

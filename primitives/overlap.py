@@ -30,7 +30,7 @@ def enter_lane(arena, block):
 
 @device_function
 def leave_lane(
-    arena, table, block, found, alive, operation, RANK: tl.constexpr, WORLD: tl.constexpr
+    arena, table, block, found, alive, operation, RANK: tl.constexpr, WORLD: tl.constexpr, stays=0
 ):
     """Clear the mark; kill the lane if another operation's was found; tell the host of the dead.
 
@@ -46,9 +46,11 @@ def leave_lane(
         0 if the lane was dead at entry or a wait failed.
     operation : int32
         Index into ``layout.OPERATIONS``, for the error.
+    stays : int32
+        1 where the operation goes on after this kernel: the mark stays.
     """
     verdict = agreed(tl.where(found != 0, 2, (alive == 0).to(tl.int32)))
-    tl.store((arena + BUSY).to(tl.pointer_type(tl.int32)) + block, block * 0)
+    tl.store((arena + BUSY).to(tl.pointer_type(tl.int32)) + block, block * 0 + stays)
     if verdict != 0:
         if verdict == 2:
             zero = (block * 0).to(tl.int64)

@@ -53,6 +53,16 @@ k + 3. In between:
 Relaxed in place of 2, a late re-arm could overwrite what q has sent, and r would wait for ever.
 With two stages q would have to wait for the token before it sends, on the critical path.
 
+A release takes as long as data does, so of a launch of one pass block 0 tells for all: the end of
+the kernels before orders every block's re-arms before its token. It waits for the peers' tokens of
+the same launch, since those of other blocks' passes before were not told: when the launch ends, all
+that the launches before it re-armed is empty. Of a launch of several passes each block tells in
+every pass, and the first pass waits for its own token for the same reason, the others for that of
+the pass before. Which of the two a launch is, all ranks know.
+
+A token is compared by the sign of a difference, and must not fall back by half of its range: every
+TOKEN_REFRESH passes a block tells in any launch.
+
 Memory order
 ------------
 Between slots none is needed: each word is its own proof.
@@ -74,6 +84,7 @@ from worldline.primitives.numerics import FLOAT32
 from worldline.primitives.signals import in_steps, send_tokens, wait_tokens
 
 STAGES = tl.constexpr(layout.STAGES)
+TOKEN_REFRESH = tl.constexpr(layout.TOKEN_REFRESH)
 _STEP = tl.constexpr(4)
 _EMPTY = tl.constexpr(-1)
 _NO_SLOT = tl.constexpr(0x7FFFFFFF)
@@ -106,6 +117,22 @@ def keep_stage(arena, block, count):
 
 
 @device_function
+def exchanges_tokens(block, count, several):
+    """Say whether this block tells and hears in a launch that begins with pass ``count``.
+
+    Parameters
+    ----------
+    block : int32
+        The program's index in the grid.
+    count : int32
+        The first pass's count.
+    several : bool
+        Whether any program of the launch has more than one pass.
+    """
+    return several | (block == 0) | (((count >> 2) & (TOKEN_REFRESH - 1)) == 0)
+
+
+@device_function
 def tell_emptied(block, count, alive, table, RANK: tl.constexpr, WORLD: tl.constexpr):
     """Tell this block's peers, in pass ``count``, that all of the passes before is empty again."""
     send_tokens(block, count & ~3, alive, table, RANK, WORLD)
@@ -114,6 +141,7 @@ def tell_emptied(block, count, alive, table, RANK: tl.constexpr, WORLD: tl.const
 @device_function
 def hear_emptied(
     block,
+    first,
     count,
     alive,
     arena,
@@ -123,10 +151,12 @@ def hear_emptied(
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
 ):
-    """Wait for what the peers told in the pass before ``count``; returns ``alive``."""
-    return wait_tokens(
-        _STEP, block, (count & ~3) - _STEP, alive, arena, table, limit_ns, operation, RANK, WORLD
-    )
+    """Wait for what the peers told in the pass before ``count``, or in ``first``, the launch's.
+
+    Returns ``alive``.
+    """
+    told = tl.where(count == first, first & ~3, (count & ~3) - _STEP)
+    return wait_tokens(_STEP, block, told, alive, arena, table, limit_ns, operation, RANK, WORLD)
 
 
 @device_function

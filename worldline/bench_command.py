@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from worldline import limits_command
-from worldline.bench import all_reduce
+from worldline.bench.all_gather import measure_all_gather
+from worldline.bench.all_reduce import measure_all_reduce
+from worldline.bench.points import INTERPRETER_NOTE
 from worldline.bench.rows import ratios
 from worldline.bench_plot import check_drawable, plot
 from worldline.kernels.registry import dtype_name
@@ -27,13 +29,14 @@ from worldline.screen import counted, say
 from worldline.startup import default_provider
 from worldline.units import parse_dtype, parse_size, show_size
 
+_MEASURES = {"all-reduce": measure_all_reduce, "all-gather": measure_all_gather}
 FAMILIES = ("NCCL", "PyTorch")
 """Peers that the result compares us with, by what their names begin with."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("what", choices=["all-reduce", "limits"], help="limits: of the hardware")
+    parser.add_argument("what", choices=[*_MEASURES, "limits"], help="limits: of the hardware")
     parser.add_argument("--ranks", type=int, help="default: one for each GPU, else 4 on the CPU")
     parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
@@ -74,13 +77,13 @@ def main(args: argparse.Namespace) -> int:
         raise InvalidArgument("provider", provider, rule)
     console = Console(stderr=True)
     with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
-        work = (sizes, dtypes, args.repeats, args.peer, steps)
+        work = (args.what, sizes, dtypes, args.repeats, args.peer, steps)
         rows = spawn(_rank, ranks, work, provider=provider)[0]
     result = {
-        "collective": "all_reduce",
+        "collective": args.what.replace("-", "_"),
         "ranks": ranks,
         "provider": provider,
-        "note": all_reduce.INTERPRETER_NOTE if provider == "host" else None,
+        "note": INTERPRETER_NOTE if provider == "host" else None,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "fingerprint": fingerprint(),
         "ratios": {family: ratios(rows, family) for family in FAMILIES},
@@ -102,7 +105,13 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _rank(
-    world: Any, sizes: list[int], dtypes: list[str], repeats: int, modules: list[str], steps: str
+    world: Any,
+    what: str,
+    sizes: list[int],
+    dtypes: list[str],
+    repeats: int,
+    modules: list[str],
+    steps: str,
 ) -> list[dict[str, Any]]:
     """Measure on one rank; rank 0 appends a byte to ``steps`` after each point."""
 
@@ -111,7 +120,7 @@ def _rank(
             file.write(b".")
 
     tell = progress if world.rank == 0 else None
-    return all_reduce.measure(world, sizes, dtypes, repeats, modules, tell)
+    return _MEASURES[what](world, sizes, dtypes, repeats, modules, tell)
 
 
 def _check_writable(argument: str, file: Path) -> None:
@@ -125,7 +134,9 @@ def _check_writable(argument: str, file: Path) -> None:
 
 def _show(result: dict[str, Any], console: Console) -> None:
     ranks = counted(result["ranks"], "rank")
-    say(console, f"all-reduce, {ranks}, provider {result['provider']}")
+    say(
+        console, f"{result['collective'].replace('_', '-')}, {ranks}, provider {result['provider']}"
+    )
     table = Table()
     headings = ["dtype", "size", "algorithm", "bits", "time", "spread", "replay", "host"]
     # Without what the CPU has not, the table fits a terminal.

@@ -46,19 +46,30 @@ def has_memory(x: torch.Tensor) -> bool:
 def plain(x: torch.Tensor) -> torch.Tensor:
     """Return a contiguous tensor whose memory holds what the tensor means.
 
-    A tensor may carry its sign, or that it is all zero, as a mark that raw addresses do not show.
+    A tensor may carry its sign, that it is conjugate or all zero, as a mark that raw addresses do
+    not show.
     """
-    return (x.clone() if x._is_zerotensor() else x.resolve_neg()).contiguous()
+    return (x.clone() if x._is_zerotensor() else x.resolve_conj().resolve_neg()).contiguous()
 
 
-def check_output(x: torch.Tensor, out: object) -> None:
-    """Refuse an output that cannot hold the result."""
+def check_writable(out: object) -> None:
+    """Refuse what is no tensor with memory to write to."""
     if not isinstance(out, torch.Tensor):
         raise InvalidArgument("out", type(out).__name__, "must be a torch.Tensor")
     if not has_memory(out) or out._is_zerotensor():
         raise InvalidArgument("out", type(out).__name__, "must have memory to write to")
+
+
+def check_output(x: torch.Tensor, out: torch.Tensor) -> None:
+    """Refuse an output that cannot hold a result like ``x``."""
+    check_writable(out)
     if (out.shape, out.dtype, out.device) != (x.shape, x.dtype, x.device):
         raise InvalidArgument("out", describe(out), f"must be like x, which is {describe(x)}")
+    check_own_elements(out)
+
+
+def check_own_elements(out: torch.Tensor) -> None:
+    """Refuse an output of which two indices share an element."""
     if _overlaps_itself(out):
         raise InvalidArgument("out", describe(out), "must not overlap itself, as expanded ones do")
 
@@ -80,6 +91,12 @@ def _overlaps_itself(x: torch.Tensor) -> bool:
     touched = torch.zeros(extent + 1, dtype=torch.bool, device="cpu")
     touched.as_strided(x.shape, x.stride()).fill_(True)
     return int(touched.count_nonzero()) < x.numel()
+
+
+def overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Say whether two contiguous tensors share memory."""
+    x_size, y_size = (z.numel() * z.element_size() for z in (x, y))
+    return -x_size < x.data_ptr() - y.data_ptr() < y_size
 
 
 def partly_overlaps(x: torch.Tensor, y: torch.Tensor) -> bool:

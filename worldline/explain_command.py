@@ -8,8 +8,9 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from worldline.autotune.choose import choose
+from worldline.autotune.choose import COLLECTIVES, choose
 from worldline.explanation import Explanation, explain
+from worldline.kernels.moves import default_op
 from worldline.kernels.registry import Request, dtype_name
 from worldline.lines import foretell
 from worldline.primitives.layout import ArenaLayout
@@ -21,10 +22,10 @@ from worldline.units import parse_dtype, parse_size, show_size
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("collective", nargs="?", default="all_reduce", choices=["all_reduce"])
+    parser.add_argument("collective", nargs="?", default="all_reduce", choices=COLLECTIVES)
     parser.add_argument("--size", default="64K", help="bytes of each rank's input, such as 64K")
     parser.add_argument("--dtype", default="bf16", help="such as f32, f16, bf16")
-    parser.add_argument("--op", default="sum")
+    parser.add_argument("--op", help="default: sum, for what reduces")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--algorithm", help="ask for one by name")
@@ -41,7 +42,7 @@ def main(args: argparse.Namespace) -> int:
     request = Request(
         args.collective,
         dtype,
-        args.op,
+        default_op(args.collective) if args.op is None else args.op,
         max(1, nbytes // dtype.itemsize),
         args.ranks,
         provider.device_type,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
 from worldline.kernels.chunks import chunk_blocks, chunk_elements, most_blocks
+from worldline.kernels.protocols import COPIES
 from worldline.kernels.registry import Request, dtype_name
 from worldline.primitives.layout import ArenaLayout, Region
 from worldline.screen import counted, wrap
@@ -50,6 +51,8 @@ class Explanation:
     @property
     def launch_words(self) -> str:
         """How many launches of which shape the call takes."""
+        if self.choice.algorithm.protocol is COPIES:
+            return f"{counted(self.chunks, 'chunk')} of copies, a barrier of 1 program around each"
         launch, launches = self.choice.launch, counted(self.chunks, "launch", "launches")
         words = f"{launches} of at most {counted(self.grid, 'program')} of {launch.block} items"
         return words if self.capped else f"{words}, before the cap for resident blocks"

@@ -14,4 +14,3 @@ for _module in sorted(
     {row.kernel.partition(":")[0] for row in ALGORITHMS if row.backend == "triton"}
 ):
     importlib.import_module(_module)
-importlib.import_module("worldline.kernels.barrier")

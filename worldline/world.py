@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch.compiler import is_dynamo_compiling
 
-from worldline import checks
+from worldline import checks, moves
 from worldline.autotune.choose import Choice, choose
+from worldline.eager import eager
 from worldline.explanation import Explanation, explain
 from worldline.kernels.launch import BarrierPlan, largest_grid
 from worldline.kernels.loading import Loader
+from worldline.kernels.moves import default_op
 from worldline.kernels.registry import Launch, Request
 from worldline.plans import Plans, abandon
 from worldline.primitives.arguments import seconds, whole_number
@@ -24,18 +25,6 @@ from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, WorldClosed, WorldlineError
 from worldline.primitives.lane import Lane, recover
 from worldline.primitives.watchdog import Watchdog
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def eager(fn: F) -> F:
-    """Keep torch.compile out of a call: it would trace into the launch.
-
-    Dynamo is asked only where something has imported it; importing it takes seconds.
-    """
-    if "torch._dynamo" in sys.modules:
-        return torch._dynamo.disable(fn)
-    return fn
 
 
 class World:
@@ -145,8 +134,9 @@ class World:
         """A corner of the ranks' store that is this world's own."""
         return dist.PrefixStore(f"{self._rendezvous.prefix}/user", self._rendezvous.store)
 
-    def request(self, collective: str, x: torch.Tensor, op: str = "sum") -> Request:
+    def request(self, collective: str, x: torch.Tensor, op: str | None = None) -> Request:
         """Describe a call by what is equal on all ranks."""
+        op = default_op(collective) if op is None else op
         torn = (self.torn, self.torn_adds)
         return Request(collective, x.dtype, op, x.numel(), self.size, x.device.type, *torn)
 
@@ -259,6 +249,8 @@ class World:
                     torch.autograd.graph.increment_version(result)
         return result
 
+    all_gather = moves.all_gather
+
     def _choose(
         self,
         x: torch.Tensor,
@@ -343,7 +335,7 @@ class World:
         for lane in lanes:
             lane.look()
 
-    def explain(self, collective: str, x: torch.Tensor, op: str = "sum") -> Explanation:
+    def explain(self, collective: str, x: torch.Tensor, op: str | None = None) -> Explanation:
         """Say what a call would run, why, what was refused, and the arena's map.
 
         Raises

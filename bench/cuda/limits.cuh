@@ -54,12 +54,13 @@ WL_DEVICE bool ll_loop(const Limits& a, u64& started) {
     const u64 slot = (epoch & 1) * SLOT;
     ll_send(reinterpret_cast<char*>(a.peer + slot), data, epoch);
     const char* from = reinterpret_cast<char*>(a.own + slot);
-    Pair seen = load_pair(from);
-    const bool arrived = poll(
-        from, seen, [&](Pair v) { return ll_arrived(v, epoch); }, [&](Pair v) { return ll_flag(v, epoch); }, epoch,
-        a.lane, 1 - rank, 0);
-    if (!arrived) return false;
-    const Words<2> other{{u32(seen.first), u32(seen.second)}};
+    Pair seen[1]{load_pair(from)};
+    Ll protocol(SLOT);
+    protocol.epoch = epoch;
+    const auto always = [](int) { return true; };
+    const auto place = [&](int) { return Awaited{1 - rank, 0}; };
+    if (!protocol.wait<-1>(seen, always, [&](int) { return from; }, place, a.lane)) return false;
+    const Words<2> other = protocol.data(seen[0]);
     auto total = unpack<BFLOAT16>(rank == 0 ? data : other);
     accumulate(total, unpack<BFLOAT16>(rank == 0 ? other : data));
     data = pack<2>(total);

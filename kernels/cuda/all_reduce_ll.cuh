@@ -71,13 +71,11 @@ WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
     store(RANK, item, sum);
   });
   each<LOOPS>(thread, exchange.threads, share, [&](u64 item) {
-    Pair first[WORLD];
+    Pair seen[WORLD];
+    exchange.receive(seen, 1, item, [&](int owner) WL_INLINE { return exchanged(owner, item); });
 #pragma unroll
     for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK && exchanged(owner, item)) first[owner] = exchange.look(owner, 1, item);
-#pragma unroll
-    for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK && exchanged(owner, item)) store(owner, item, exchange.receive(owner, 1, item, first[owner]));
+      if (owner != RANK) store(owner, item, exchange.protocol.data(seen[owner]));
   });
   exchange.leave();
 }

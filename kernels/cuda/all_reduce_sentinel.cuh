@@ -13,6 +13,10 @@ namespace worldline {
 template <bool WIDE, int BATCH>
 constexpr bool KEEPS = WIDE || BATCH == 0;
 
+// Items that a thread waits for at once, of the N of a pass.
+template <bool WIDE, int BATCH>
+constexpr int AT_ONCE = KEEPS<WIDE, BATCH> && BATCH > 0 ? BATCH : 1;
+
 // Whether the block that starts at item `first` has none.
 template <int BATCH>
 WL_DEVICE bool idle(u64 first, u64 items) {
@@ -21,7 +25,7 @@ WL_DEVICE bool idle(u64 first, u64 items) {
 
 template <int RANK, int WORLD, int DTYPE, bool WIDE, int BATCH>
 WL_DEVICE void all_reduce_sentinel_one_shot(const AllReduce& a) {
-  constexpr int WORDS = Sentinel::WORDS, N = BATCH > 0 ? BATCH : 1;
+  constexpr int WORDS = Sentinel::WORDS, N = BATCH > 0 ? BATCH : 1, M = AT_ONCE<WIDE, BATCH>;
   using Data = Words<WORDS>;
   Channel<RANK, WORLD, DTYPE, (BATCH > 0)> channel(a);
   const u32 workers = channel.workers;
@@ -56,19 +60,18 @@ WL_DEVICE void all_reduce_sentinel_one_shot(const AllReduce& a) {
   send();
   channel.sent();
   for (;;) {
-    Pair looks[N][WORLD];
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-#pragma unroll
-      for (int rank = 0; rank < WORLD; ++rank)
-        if (KEPT && rank != RANK && item(i) < left) looks[i][rank] = channel.look(rank, 0, i * workers);
 #pragma unroll(KEPT ? N : 1)
-    for (int i = 0; i < N; ++i) {
-      if (item(i) >= left) continue;
-      const Data sum = in_rank_order<RANK, WORLD, DTYPE>(
-          own(i), [&](int peer) { return KEPT ? looks[i][peer] : channel.look(peer, 0, i * workers); },
-          [&](int peer, Pair look) { return channel.receive(peer, 0, i * workers, look); });
-      store_item<DTYPE, WIDE>(target, item(i), count, channel.alive ? sum : nan_words<DTYPE, WORDS>());
+    for (int at = 0; at < N; at += M) {
+      const auto wanted = [&](int i, int) WL_INLINE { return item(i) < left; };
+      channel.template receive<M>(0, at, wanted, [&](const Pair(&seen)[M * WORLD]) WL_INLINE {
+#pragma unroll
+        for (int i = 0; i < M; ++i) {
+          if (item(at + i) >= left) continue;
+          const Data sum = in_rank_order<RANK, WORLD, DTYPE>(
+              own(at + i), [&](int peer) WL_INLINE { return channel.pass.data(seen[i * WORLD + peer]); });
+          store_item<DTYPE, WIDE>(target, item(at + i), count, channel.alive ? sum : nan_words<DTYPE, WORDS>());
+        }
+      });
     }
     done += step;
     if (BATCH == 0 || base + done >= a.items) break;
@@ -82,7 +85,7 @@ WL_DEVICE void all_reduce_sentinel_one_shot(const AllReduce& a) {
 // Rank r owns items [r * share, (r + 1) * share).
 template <int RANK, int WORLD, int DTYPE, bool WIDE, int BATCH>
 WL_DEVICE void all_reduce_sentinel_two_shot(const AllReduce& a) {
-  constexpr int WORDS = Sentinel::WORDS, N = BATCH > 0 ? BATCH : 1;
+  constexpr int WORDS = Sentinel::WORDS, N = BATCH > 0 ? BATCH : 1, M = AT_ONCE<WIDE, BATCH>;
   using Data = Words<WORDS>;
   Channel<RANK, WORLD, DTYPE, (BATCH > 0)> channel(a);
   const u32 workers = channel.workers;
@@ -125,38 +128,33 @@ WL_DEVICE void all_reduce_sentinel_two_shot(const AllReduce& a) {
   send();
   channel.sent();
   for (;;) {
-    Pair looks[N][WORLD];
-    auto look = [&](int shot, int owner, int source, int i) WL_INLINE {
-      if (KEPT && holds(owner, i)) looks[i][source] = channel.look(source, shot, i * workers);
-    };
-    auto seen = [&](int shot, int source, int i) WL_INLINE {
-      return KEPT ? looks[i][source] : channel.look(source, shot, i * workers);
-    };
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-#pragma unroll
-      for (int rank = 0; rank < WORLD; ++rank)
-        if (rank != RANK) look(0, RANK, rank, i);
 #pragma unroll(KEPT ? N : 1)
-    for (int i = 0; i < N; ++i) {
-      if (!holds(RANK, i)) continue;
-      const Data sum = in_rank_order<RANK, WORLD, DTYPE>(
-          KEPT ? mine[i] : load(RANK, i), [&](int peer) { return seen(0, peer, i); },
-          [&](int peer, Pair first) { return channel.receive(peer, 0, i * workers, first); });
-      channel.send_to_all(1, i * workers, sum);
-      store(RANK, i, sum);
+    for (int from = 0; from < N; from += M) {
+      const auto wanted = [&](int i, int) WL_INLINE { return holds(RANK, i); };
+      channel.template receive<M>(0, from, wanted, [&](const Pair(&seen)[M * WORLD]) WL_INLINE {
+#pragma unroll
+        for (int i = 0; i < M; ++i) {
+          if (!holds(RANK, from + i)) continue;
+          const Data sum = in_rank_order<RANK, WORLD, DTYPE>(
+              KEPT ? mine[i] : load(RANK, from + i),
+              [&](int peer) WL_INLINE { return channel.pass.data(seen[i * WORLD + peer]); });
+          channel.send_to_all(1, (from + i) * workers, sum);
+          store(RANK, from + i, sum);
+        }
+      });
     }
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-#pragma unroll
-      for (int owner = 0; owner < WORLD; ++owner)
-        if (owner != RANK) look(1, owner, owner, i);
 #pragma unroll(KEPT ? N : 1)
-    for (int i = 0; i < N; ++i)
+    for (int from = 0; from < N; from += M) {
+      const auto wanted = [&](int i, int owner) WL_INLINE { return holds(owner, i); };
+      channel.template receive<M>(1, from, wanted, [&](const Pair(&seen)[M * WORLD]) WL_INLINE {
 #pragma unroll
-      for (int owner = 0; owner < WORLD; ++owner)
-        if (owner != RANK && holds(owner, i))
-          store(owner, i, channel.receive(owner, 1, i * workers, seen(1, owner, i)));
+        for (int i = 0; i < M; ++i)
+#pragma unroll
+          for (int owner = 0; owner < WORLD; ++owner)
+            if (owner != RANK && holds(owner, from + i))
+              store(owner, from + i, channel.pass.data(seen[i * WORLD + owner]));
+      });
+    }
     at += step;
     if (BATCH == 0 || at - channel.thread >= share) break;
     channel.next(load_own);

@@ -2,7 +2,8 @@
 //
 // Block b exchanges with block b of every peer, through slots of its own. It works in passes: in each
 // its threads send some items, then receive and add as many. The last warp has no items, but
-// exchanges tokens with the peers' blocks, so that slots can be filled again.
+// exchanges tokens with the peers' blocks, so that slots can be filled again: of a launch of one pass
+// block 0's does it for all.
 #pragma once
 #include "arguments.cuh"
 #include "counters.cuh"
@@ -33,6 +34,7 @@ struct Channel {
   u32* const word;
   u32* const busy;
   u64 home[WORLD];  // where that is; several passes leave no registers for it
+  u32 first_token = 0;  // a helper's token of the launch's first pass
   u32 found = 0;
   bool alive = false;
 
@@ -92,18 +94,24 @@ struct Channel {
 
   WL_DEVICE bool helps() const { return thread >= workers; }
   // A helper's part, for passes `step` apart from `base` up to `end`. In pass k it tells the peers that
-  // all of k - 1 is empty again, and waits until they have told so in k - 1: what they emptied in
-  // k - 2 is filled again in k + 1. The last wait holds up nobody but the next kernel.
+  // all of k - 1 is empty again, and waits until they have told so in k - 1, but for the first pass's
+  // own token: what they emptied in k - 2 is filled again in k + 1. The last wait holds up nobody but
+  // the next kernel.
   //
-  // A fence takes as long as data does: threads with items never wait for one.
+  // A fence takes as long as data does: threads with items never wait for one, and where the launch
+  // is one pass, whose first token covers every block's passes before, one block's is enough.
   WL_DEVICE void help(u64 base, u64 step, u64 end) {
     const u32 last = load_u32(word);
     alive = lane_alive(own);
-    fence_system();  // before the count is known: both take long
     pass.begin(last);
-    tell();
+    first_token = token();
+    const bool exchanges = (LOOPS && step < end) || block_index() == 0 || token_is_due(first_token);
+    if (exchanges) {
+      fence_system();
+      tell();
+    }
     if (launch_point == 1) launch_successor();
-    for (bool first = true;; first = false) {
+    for (;;) {
       const bool more = LOOPS && base + step < end;
       wait_at(SENT);
       if (thread == workers) store_u32(word, pass.count);
@@ -111,7 +119,7 @@ struct Channel {
         hear();
         arrive_at(GRANTED);
       }
-      if (!first) {
+      if (token() != first_token) {
         fence_system();
         tell();
       }
@@ -119,7 +127,7 @@ struct Channel {
       base += step;
       pass.begin(pass.count);
     }
-    hear();
+    if (exchanges) hear();
     if (!alive) give_notice(a.lane);
   }
 
@@ -133,11 +141,23 @@ struct Channel {
 #pragma unroll
     for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, lane, data);
   }
-  WL_DEVICE Pair look(int peer, int shot, u32 lane) const { return load_pair(slot(RANK, shot, peer, lane)); }
-  WL_DEVICE Data receive(int peer, int shot, u32 lane, Pair first) {
-    const u64 index = block_index() * (CHANNEL / SLOT) + (shot * WORLD + peer) * a.stride + thread + lane;
-    if (alive) alive = pass.wait(slot(RANK, shot, peer, lane), first, a.lane, peer, u32(index));
-    return pass.data(first);
+  // Wait for N items from `first` on of every peer, those that are `wanted(item, peer)`, all at once,
+  // and let `use` them: what came of an item is seen[item * WORLD + peer].
+  template <int N, class Wanted, class Use>
+  WL_DEVICE void receive(int shot, int first, Wanted wanted, Use use) {
+    const auto item = [&](int i) WL_INLINE { return first + i / WORLD; };
+    const auto theirs = [&](int i) WL_INLINE { return i % WORLD != RANK && wanted(item(i), i % WORLD); };
+    const auto from = [&](int i) WL_INLINE { return slot(RANK, shot, i % WORLD, item(i) * workers); };
+    Pair seen[N * WORLD];
+#pragma unroll
+    for (int i = 0; i < N * WORLD; ++i)
+      if (theirs(i)) seen[i] = load_pair(from(i));
+    const auto where = [&](int i) WL_INLINE {
+      const u64 index = block_index() * (CHANNEL / SLOT) + (shot * WORLD + i % WORLD) * a.stride + thread;
+      return Awaited{i % WORLD, u32(index) + item(i) * workers};
+    };
+    if (alive) alive = pass.wait(seen, theirs, from, where, a.lane);
+    use(seen);
   }
 
  private:
@@ -146,7 +166,8 @@ struct Channel {
     if (alive) send_tokens<RANK, WORLD>(a.lane, token(), thread - workers, HELPERS);
   }
   WL_DEVICE void hear() {
-    if (alive) alive = wait_tokens<RANK, WORLD>(a.lane, token() - TOKEN_STEP, thread - workers, HELPERS);
+    const u32 told = token() == first_token ? first_token : token() - TOKEN_STEP;
+    if (alive) alive = wait_tokens<RANK, WORLD>(a.lane, told, thread - workers, HELPERS);
   }
 };
 

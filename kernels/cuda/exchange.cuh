@@ -82,23 +82,30 @@ struct Exchange {
 #pragma unroll
     for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, item, data, how...);
   }
-  template <class... How>
-  WL_DEVICE Data receive(int peer, int shot, u64 item, Look first, How... how) {
-    const u64 index = (shot * WORLD + peer) * a.stride + (thread + item) * (PROTOCOL::BYTES / SLOT);
-    if (alive) alive = protocol.wait(slot(RANK, shot, peer, item), first, a.lane, peer, u32(index), how...);
-    return protocol.data(first);
-  }
-  template <class... How>
-  WL_DEVICE Look look(int peer, int shot, u64 item, How... how) const {
-    return protocol.look(slot(RANK, shot, peer, item), how...);
-  }
 
+  // Wait for a slot of every peer that is `wanted`, of `seen` looks that were asked for at once.
+  template <class Wanted>
+  WL_DEVICE void receive(Look (&seen)[WORLD], int shot, u64 item, Wanted wanted) {
+    char* const first = slot(RANK, shot, 0, item);
+    // Addresses of many slots would not stay in the registers: each is worked out when it is used.
+    const auto from = [&](int peer) WL_INLINE {
+      const u32 slots = WORLD > 3 ? not_before_here(u32(a.stride)) : u32(a.stride);
+      return first + u64(slots) * u32(peer * SLOT);
+    };
+#pragma unroll
+    for (int peer = 0; peer < WORLD; ++peer)
+      if (peer != RANK) seen[peer] = protocol.look(from(peer), wanted(peer));
+    const auto where = [&](int peer) WL_INLINE {
+      const u64 index = (shot * WORLD + peer) * a.stride + (thread + item) * (PROTOCOL::BYTES / SLOT);
+      return Awaited{peer, u32(index)};
+    };
+    if (alive) alive = protocol.template wait<RANK>(seen, wanted, from, where, a.lane);
+  }
   // Wait for every peer's data of one slot and add all ranks' in order.
-  template <class... How>
-  WL_DEVICE Data reduce(int shot, u64 item, Data mine, How... how) {
-    return in_rank_order<RANK, WORLD, DTYPE>(
-        mine, [&](int peer) { return look(peer, shot, item, how...); },
-        [&](int peer, Look first) { return receive(peer, shot, item, first, how...); });
+  WL_DEVICE Data reduce(int shot, u64 item, Data mine, bool active = true) {
+    Look seen[WORLD];
+    receive(seen, shot, item, [&](int) WL_INLINE { return active; });
+    return in_rank_order<RANK, WORLD, DTYPE>(mine, [&](int peer) WL_INLINE { return protocol.data(seen[peer]); });
   }
 };
 

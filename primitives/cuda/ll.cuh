@@ -28,11 +28,13 @@ struct Ll : Halves {
 
   WL_DEVICE static bool agreed(bool x) { return x; }
   WL_DEVICE void send(char* slot, Words<2> data) const { ll_send(slot, data, epoch); }
-  WL_DEVICE Pair look(const char* slot) const { return load_pair(slot); }
-  WL_DEVICE bool wait(char* slot, Pair& seen, const Lane& lane, int peer, u32 index) const {
-    return poll(
-        slot, seen, [&](Pair v) { return ll_arrived(v, epoch); }, [&](Pair v) { return ll_flag(v, epoch); }, epoch,
-        lane, peer, index);
+  WL_DEVICE Pair look(const char* slot, bool wanted) const { return wanted ? load_pair(slot) : Pair{}; }
+  // For the slots of all ranks but OWN.
+  template <int OWN, int N, class Wanted, class Slot, class Where>
+  WL_DEVICE bool wait(Pair (&seen)[N], Wanted wanted, Slot slot, Where where, const Lane& lane) const {
+    return poll_pairs(
+        seen, [&](int i) WL_INLINE { return i != OWN && wanted(i); }, slot, where, [&](Pair v) WL_INLINE { return ll_arrived(v, epoch); },
+        [](int) WL_INLINE {}, [&](Pair v) WL_INLINE { return ll_flag(v, epoch); }, epoch, lane);
   }
   WL_DEVICE Words<2> data(Pair v) const { return {u32(v.first), u32(v.second)}; }
 };

@@ -26,28 +26,42 @@ WL_DEVICE bool holds_flag(u32 thread) { return thread % LINE_LANES == LINE_LANES
 
 WL_DEVICE u64 ll128_flag(u32 epoch) { return u64(epoch) << 32 | epoch; }
 
-// Look at a line again until its flag is `wanted`; false if the wait failed. `seen` holds a first look.
-// `active`: whether the thread's line is part of the exchange, equal for all of its threads. `peer` and
-// `shown`, of the flag last seen: whom the wait is for, and what the record is to say of it.
-template <class Peer, class Shown>
-WL_DEVICE bool poll_line(const char* line, Part& seen, u64 wanted, const Lane& lane, u32 epoch, Peer peer, Shown shown,
-                         u32 index, bool active) {
-  const bool looks = active && holds_flag(thread_index());
-  const auto flag = [&] { return seen.v[sizeof(Part) / 8 - 1]; };
-  const auto arrived = [&] { return !looks || flag() == wanted; };
-  if (warp_all(arrived())) return true;
+WL_DEVICE u64 flag_of(const Part& last) { return last.v[sizeof(Part) / 8 - 1]; }
+
+// Poll N lines until no thread of the warp is `missing` any; false if the wait failed. All threads come
+// and look again together at every line that is `active` for them, equal for all of a line: one vote a
+// round. No condition is left early: a branch would part the threads of a line. `where` and `shows` are
+// for the record.
+template <int N, class Active, class Missing, class Slot, class Where, class Shows>
+WL_DEVICE bool poll_lines(Part (&seen)[N], Active active, Missing missing, Slot slot, Where where, Shows shows,
+                          u32 epoch, const Lane& lane) {
+  const auto all_here = [&]() WL_INLINE {
+    u32 left = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) left |= missing(i);
+    return warp_all(left == 0);
+  };
+  if (all_here()) return true;
   Patience patience;
 #pragma unroll 1
   for (u32 rounds = 1;; ++rounds) {
 #pragma unroll
     for (int poll = 0; poll < POLLS; ++poll) {
       pause();
-      if (active) seen = load_part(line);
-      if (warp_all(arrived())) return true;
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        if (active(i)) seen[i] = load_part(slot(i));
+      if (all_here()) return true;
     }
 #ifndef WL_NO_DEADLINE
     if (rounds % (SPINS / POLLS) != 0) continue;
-    const bool late = !arrived() && !patience.more(lane, epoch, peer(flag()), index, shown(flag()));
+    Awaited first{};
+    u32 shown = 0;
+    bool late = false;
+#pragma unroll
+    for (int i = N - 1; i >= 0; --i)
+      if (missing(i)) first = where(i), shown = shows(i), late = true;
+    late = late && !patience.more(lane, epoch, first.peer, first.index, shown);
     if (!warp_all(!late)) return false;
 #endif
   }
@@ -61,6 +75,7 @@ struct Ll128 : Halves {
   using Halves::Halves;
 
   WL_DEVICE static bool agreed(bool x) { return warp_all(x); }
+  // `active`: whether the thread's line is part of the exchange, equal for all of its threads.
   WL_DEVICE void send(char* slot, Words<WORDS> data, bool active) const {
     Part part;
 #pragma unroll
@@ -69,13 +84,23 @@ struct Ll128 : Halves {
     warp_meets();
     if (active) store_part(slot, part);
   }
-  WL_DEVICE Part look(const char* slot, bool active) const {
+  WL_DEVICE Part look(const char* slot, bool wanted) const {
     warp_meets();
-    return active ? load_part(slot) : Part{};
+    return wanted ? load_part(slot) : Part{};
   }
-  WL_DEVICE bool wait(char* slot, Part& seen, const Lane& lane, int peer, u32 index, bool active) const {
-    return poll_line(slot, seen, ll128_flag(epoch), lane, epoch, [&](u64) { return peer; },
-                     [](u64 flag) { return u32(flag); }, index, active);
+  // For the slots of all ranks but OWN.
+  template <int OWN, int N, class Wanted, class Slot, class Where>
+  WL_DEVICE bool wait(Part (&seen)[N], Wanted wanted, Slot slot, Where where, const Lane& lane) const {
+    const auto flag = [&](int i) WL_INLINE { return flag_of(seen[i]); };
+    u32 waits = 0;  // a bit for each slot
+#pragma unroll
+    for (int i = 0; i < N; ++i) waits |= u32(i != OWN && wanted(i)) << i;
+    waits = not_before_here(waits);
+    const auto active = [&](int i) WL_INLINE { return i == OWN ? 0 : waits >> i & 1; };
+    const u32 holds = holds_flag(thread_index());
+    const auto missing = [&](int i) WL_INLINE { return active(i) & holds & u32(flag(i) != ll128_flag(epoch)); };
+    const auto shows = [&](int i) WL_INLINE { return u32(flag(i)); };
+    return poll_lines(seen, active, missing, slot, where, shows, epoch, lane);
   }
   WL_DEVICE Words<WORDS> data(Part v) const {
     Words<WORDS> words;

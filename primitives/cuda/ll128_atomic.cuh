@@ -90,17 +90,21 @@ struct Sums {
   // Wait for all peers' additions and add them to `mine`; returns false if the wait failed.
   WL_DEVICE bool collect(u64 first, Words<WORDS>& mine, const Lane& lane, u32 epoch, u32 index, bool active) const {
     Part seen[PLANES];
+    const auto slot = [&](int plane) WL_INLINE { return line(first, plane); };
 #pragma unroll
     for (int plane = 0; plane < PLANES; ++plane) {
       warp_meets();
-      seen[plane] = active ? load_part(line(first, plane)) : Part{};
+      seen[plane] = active ? load_part(slot(plane)) : Part{};
     }
+    const u32 looks = active & holds_flag(thread_index());
+    const bool come = poll_lines(
+        seen, [&](int) WL_INLINE { return active; },
+        [&](int plane) WL_INLINE { return looks & u32(flag_of(seen[plane]) != tally_but(RANK, WORLD)); }, slot,
+        [&](int plane) WL_INLINE { return Awaited{missing<RANK, WORLD>(flag_of(seen[plane])), index}; },
+        [](int) WL_INLINE { return ~u32(0); }, epoch, lane);
     Values<DTYPE, WORDS> total = unpack<DTYPE>(mine);
-    bool come = true;
 #pragma unroll
     for (int plane = 0; plane < PLANES; ++plane) {
-      come = come && poll_line(line(first, plane), seen[plane], tally_but(RANK, WORLD), lane, epoch,
-                               missing<RANK, WORLD>, [](u64) { return ~u32(0); }, index, active);
 #pragma unroll
       for (int i = 0; i < WORDS; ++i) {
         float& value = total.v[i * PLANES + plane];

@@ -43,11 +43,12 @@ struct Sentinel {
   WL_DEVICE void send(char* slot, Words<4> data) const {
     sentinel_send<DTYPE>(slot, data);
   }
-  // What has been read is empty again at once: nobody needs to know later how far it went.
-  WL_DEVICE bool wait(char* slot, Pair& seen, const Lane& lane, int peer, u32 index) const {
-    if (!poll(slot, seen, sentinel_arrived, [](Pair) { return u32(EMPTY); }, count >> 2, lane, peer, index)) return false;
-    sentinel_rearm(slot);
-    return true;
+  // What has come is empty again at once: nobody needs to know later how far it went.
+  template <int N, class Wanted, class Slot, class Where>
+  WL_DEVICE bool wait(Pair (&seen)[N], Wanted wanted, Slot slot, Where where, const Lane& lane) const {
+    return poll_pairs(
+        seen, wanted, slot, where, [](Pair v) WL_INLINE { return sentinel_arrived(v); },
+        [&](int i) WL_INLINE { sentinel_rearm(slot(i)); }, [](Pair) WL_INLINE { return u32(EMPTY); }, count >> 2, lane);
   }
   WL_DEVICE Words<4> data(Pair v) const {
     return {u32(v.first), u32(v.first >> 32), u32(v.second), u32(v.second >> 32)};

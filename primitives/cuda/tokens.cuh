@@ -1,15 +1,19 @@
 // Tokens: a peer may fill again what a block of this rank has emptied; twin of signals.py.
 //
 // Block b of a rank tells block b of every peer, and waits for what those told it. A token that
-// follows a fence covers what every thread of the block stored before: by the end of the kernel
-// before, or by the block's barrier. Its acquire, and a barrier or the kernel's end, hold for every
-// thread that stores next.
+// follows a fence covers what every thread of the block stored before, by the block's barrier, and
+// what every block stored in kernels before, by their end. Its acquire, and a barrier or the kernel's
+// end, hold for every thread that stores next.
 #pragma once
 #include "deadline.cuh"
 
 namespace worldline {
 
 constexpr u32 TOKEN_STEP = 4;  // from one pass's to the next's
+
+// Whether a block that needs no token of its own tells one all the same: an old one must not fall so
+// far behind that it would look like one to come.
+WL_DEVICE bool token_is_due(u32 count) { return count / TOKEN_STEP % TOKEN_REFRESH == 0; }
 
 WL_DEVICE u32* token_word(u64 arena, int source) {
   return reinterpret_cast<u32*>(arena + TOKENS) + block_index() * MAX_WORLD + source;

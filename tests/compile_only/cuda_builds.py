@@ -47,26 +47,41 @@ class Module:
 class CudaCase:
     """One kernel of a module: its entry point, and the code of its dtype.
 
-    ``wide`` kernels may load and store whole items; those with ``loops`` have more than one to a
-    thread.
+    ``wide`` kernels may load and store whole items; ``form`` is zero where there is a thread for
+    every item, else counts the row's batches.
     """
 
     module: Module
     kernel: str
     dtype: int
     wide: bool
-    loops: bool
+    form: int
 
     @property
     def expression(self) -> str:
         """The kernel's C++ name."""
         row, dtype = ROWS[self.kernel], DTYPES[self.dtype]
-        return cuda_launch.expression(row, dtype, self.wide, self.loops, self.module.world)
+        return cuda_launch.expression(row, dtype, self.wide, self._items)
+
+    @property
+    def exists(self) -> bool:
+        """Whether a world of the module's size has this form."""
+        return self.form <= len(ROWS[self.kernel].batches(self.module.world))
+
+    @property
+    def _items(self) -> int:
+        batches = ROWS[self.kernel].batches(self.module.world)
+        return batches[self.form - 1] if self.loops else 0
+
+    @property
+    def loops(self) -> bool:
+        """Whether there may be more than one item to a thread."""
+        return self.form > 0
 
     @property
     def batch(self) -> int:
         """Items that a thread takes at a time, each with code of its own."""
-        return ROWS[self.kernel].batch(self.module.world) if self.loops and self.wide else 1
+        return max(1, self._items) if self.wide else 1
 
     @property
     def shots(self) -> int:
@@ -110,9 +125,9 @@ class CudaCase:
         return f"{self.expression} sm_{module.arch} rank {module.rank} of {module.world}"
 
 
-Kernel = tuple[str, int, bool, bool]
+Kernel = tuple[str, int, bool, int]
 EVERY_KERNEL: tuple[Kernel, ...] = tuple(
-    itertools.product(ROWS, range(len(DTYPES)), (False, True), (False, True))
+    itertools.product(ROWS, range(len(DTYPES)), (False, True), range(3))
 )
 
 
@@ -172,7 +187,8 @@ def every_kernel(module: Module) -> list[Kernel]:
 def expressions(module: Module, kernels: Iterable[Kernel] | None = None) -> tuple[str, ...]:
     """Return the C++ names of a module's kernels, of all by default."""
     kernels = every_kernel(module) if kernels is None else kernels
-    return tuple(CudaCase(module, *kernel).expression for kernel in kernels)
+    cases = (CudaCase(module, *kernel) for kernel in kernels)
+    return tuple(case.expression for case in cases if case.exists)
 
 
 def compile_module(
@@ -198,6 +214,8 @@ def compile_module(
     builds = []
     for kernel in kernels:
         case = CudaCase(module, *kernel)
+        if not case.exists:
+            continue
         symbol = cubin.names[case.expression]
         functions = dict(code[symbol])
         own = functions.pop("")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.compile_only.cuda_builds import Module
 from tests.compile_only.cuda_plants import TWO_STORES, CudaPlant
 
-LINES = ("ll128_one_shot", 0, True, False)
-SUMS = ("ll128_atomic", 1, True, False)
-MORE_LINES = ("ll128_two_shot", 2, False, True)
+LINES = ("ll128_one_shot", 0, True, 0)
+SUMS = ("ll128_atomic", 1, True, 0)
+MORE_LINES = ("ll128_two_shot", 2, False, 1)
 
 _ADDS = 'asm volatile("red.relaxed.sys.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p),'
 _FOUR_ADDS = _ADDS.replace(
     "red.relaxed.sys.global.add.v4.f32 [%0], {%1, %2, %3, %4};",
     "".join(f"red.relaxed.sys.global.add.f32 [%0+{4 * i}], %{i + 1};" for i in range(4)),
 )
-_POLL = "if (active) seen = load_part(line);"
+_POLL = "if (active(i)) seen[i] = load_part(slot(i));"
 
 LINE_PLANTS = {
     "a part of a line in two stores": CudaPlant(
@@ -34,7 +34,7 @@ LINE_PLANTS = {
         kernel=LINES,
     ),
     "a line in a wait that looks once": CudaPlant(
-        "waiting_loops_look_again", "ll128.cuh", _POLL, "", kernel=LINES
+        "waiting_loops_look_again", "ll128.cuh", _POLL, ";", kernel=LINES
     ),
     "looks at lines that no vote is on": CudaPlant(
         "warps_vote_on_what_they_see",
@@ -59,13 +59,17 @@ LINE_PLANTS = {
         kernel=LINES,
     ),
     "a poll by the flag's thread alone": CudaPlant(
-        "lines_stay_whole", "ll128.cuh", _POLL, _POLL.replace("active", "looks"), kernel=LINES
+        "lines_stay_whole",
+        "ll128.cuh",
+        _POLL,
+        _POLL.replace("active(i)", "active(i) & holds_flag(thread_index())"),
+        kernel=LINES,
     ),
     "a flag that is not polled again": CudaPlant(
         "lines_stay_whole",
         "ll128.cuh",
         _POLL,
-        _POLL.replace("active", "active && !looks"),
+        _POLL.replace("active(i)", "active(i) & !holds_flag(thread_index())"),
         kernel=MORE_LINES,
         module=Module(80, 2, 1),
     ),
@@ -73,7 +77,7 @@ LINE_PLANTS = {
         "lines_stay_whole",
         "ll128.cuh",
         _POLL,
-        _POLL.replace("active", "!arrived()"),
+        _POLL.replace("active(i)", "missing(i)"),
         kernel=MORE_LINES,
         module=Module(100, 2, 1),
     ),
@@ -88,8 +92,8 @@ LINE_PLANTS = {
     "a first look without a meeting": CudaPlant(
         "warps_meet_before_lines",
         "ll128.cuh",
-        "    warp_meets();\n    return active ?",
-        "    return active ?",
+        "    warp_meets();\n    return wanted ?",
+        "    return wanted ?",
         kernel=LINES,
         module=Module(120, 3, 1),
     ),

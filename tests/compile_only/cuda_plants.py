@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from tests.compile_only.cuda_builds import Module
 
-WIDE = ("ll_one_shot", 0, True, True)
+WIDE = ("ll_one_shot", 0, True, 1)
 HOPPER = Module(90, 2, 0)
-NARROW = ("ll_one_shot", 0, False, True)
-SENTINEL = ("sentinel_one_shot", 2, True, False)
-PASSES = ("sentinel_one_shot", 2, True, True)
+NARROW = ("ll_one_shot", 0, False, 1)
+SENTINEL = ("sentinel_one_shot", 2, True, 0)
+PASSES = ("sentinel_one_shot", 2, True, 1)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ CUDA_PLANTS = {
         "exchange.cuh",
         "for (int step = 1; step < WORLD; ++step) send(",
         "for (int step = 2; step < WORLD; ++step) send(",
-        kernel=("ll_two_shot", 1, True, True),
+        kernel=("ll_two_shot", 1, True, 1),
         module=Module(100, 3, 2),
     ),
     "a block-wide barrier in a wait": CudaPlant(
@@ -75,8 +75,8 @@ CUDA_PLANTS = {
     "a wait that looks once": CudaPlant(
         "waiting_loops_look_again",
         "poll.cuh",
-        "      seen = load_pair(slot);\n",
-        "",
+        "        if (left[i]) look_again(i);\n",
+        "        (void)look_again;\n",
     ),
     "an epoch that moves without a block-wide barrier": CudaPlant(
         "epoch_moves_after_all_have_read_it",
@@ -96,15 +96,15 @@ CUDA_PLANTS = {
     "a slot that is not re-armed": CudaPlant(
         "slots_take_one_access",
         "sentinel.cuh",
-        "    sentinel_rearm(slot);\n",
-        "",
+        "sentinel_rearm(slot(i));",
+        "(void)i;",
         kernel=SENTINEL,
     ),
     "a token that releases nothing": CudaPlant(
         "tokens_are_released_and_acquired",
         "channel.cuh",
-        "    fence_system();  // before the count is known: both take long\n",
-        "",
+        "      fence_system();\n      tell();\n    }\n    if (launch_point",
+        "      tell();\n    }\n    if (launch_point",
         kernel=SENTINEL,
     ),
     "a token of a pass that releases nothing": CudaPlant(

@@ -87,8 +87,8 @@ def received_count(build: CudaBuild) -> int:
 
 
 def rearm_count(build: CudaBuild) -> int:
-    """Count the slots that a kernel empties again: each that it receives."""
-    return received_count(build) if build.case.sentinel else 0
+    """Count the places where a kernel empties slots again: behind each look that can find data."""
+    return (1 + POLLS) * received_count(build) if build.case.sentinel else 0
 
 
 def listed(what: str, flow: Flow, places: Iterable[int]) -> list[str]:

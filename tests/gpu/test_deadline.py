@@ -44,6 +44,23 @@ def late_rank(world: World, name: str) -> dict[str, object]:
     return report
 
 
+def slow_rank(world: World, name: str) -> dict[str, object]:
+    """Let the last rank sleep before each of many calls, which its peers have launched at once."""
+    inputs = [numbers(name, rank, 3000, torch.float32) for rank in range(world.size)]
+    mine = inputs[world.rank].to(world.device)
+    world.all_reduce(mine, algorithm=name)
+    world.synchronize()
+    started = time.monotonic()
+    outputs = []
+    for _ in range(4):
+        if world.rank == world.size - 1:
+            time.sleep(0.4 * DEADLINE)
+        outputs.append(world.all_reduce(mine, algorithm=name))
+    world.synchronize()
+    seconds = time.monotonic() - started
+    return {"exact": not any(differs(y, inputs) for y in outputs), "seconds": seconds}
+
+
 def late_in_a_graph(world: World) -> dict[str, object]:
     """Replay 100 captured calls on all ranks but the last."""
     x = torch.ones(3000, device=world.device)
@@ -153,6 +170,16 @@ def test_recovery_after_a_late_rank(provider: str, ranks: int, name: str) -> Non
         assert report["nan"]
         assert report["again"]
         assert DEADLINE <= report["seconds"] < DEADLINE + 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("provider", "ranks"), places(loopback=(3,)))
+def test_a_rank_slow_within_the_deadline_does_no_harm(provider: str, ranks: int, name: str) -> None:
+    reports = worldline.spawn(slow_rank, ranks, (name,), provider=provider, deadline=DEADLINE)
+    for report in reports:
+        assert report["exact"]
+        # Each wait has a deadline of its own: together they have taken longer.
+        assert report["seconds"] > DEADLINE
 
 
 @pytest.mark.parametrize(("provider", "ranks"), places(loopback=(2, 4)))

@@ -9,7 +9,7 @@ import worldline
 from tests.gpu.places import places
 from tests.gpu.ranks import meet
 from worldline import World
-from worldline.kernels.registry import ALGORITHMS
+from worldline.kernels.registry import algorithms
 
 COUNT = (1 << 31) + 12345
 """Elements of two bytes."""
@@ -37,7 +37,7 @@ def check(world: World) -> list[str]:
     for start in starts:
         part = mine[start : start + PART]
         part.copy_(values(world.rank, start, len(part), device))
-    for row in ALGORITHMS:
+    for row in algorithms("all_reduce"):
         total = torch.full_like(mine, -1)
         settle(world)
         world.all_reduce(mine, out=total, algorithm=row.name)

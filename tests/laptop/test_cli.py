@@ -240,6 +240,27 @@ def test_bench(tmp_path: Path) -> None:
     assert all(row["microseconds"] > 0 for row in result["rows"])
 
 
+def test_bench_of_a_move() -> None:
+    done = worldline(
+        *("bench", "all-gather", "--ranks", "2", "--sizes", "1,4K", "--dtypes", "int8,f32"),
+        *("--repeats", "2", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["collective"] == "all_gather"
+    found = {(row["algorithm"], row["exact"]) for row in result["rows"]}
+    assert found == {("copy_engine", True), ("torch gloo", None)}
+    assert all(row["microseconds"] > 0 for row in result["rows"])
+
+
+def test_explain_of_a_move() -> None:
+    told = worldline("explain", "all_gather", "--size", "64M", "--dtype", "int8", "--arena", "8M")
+    assert "copy_engine\n" in told.stdout
+    assert "chunks of copies, a barrier of 1 program around each" in told.stdout
+    refused = worldline("explain", "all_gather", "--op", "sum")
+    assert "copy_engine: an all_gather has no op" in refused.stderr
+
+
 def test_the_benchs_table_claims_no_speed_of_the_interpreter() -> None:
     done = worldline("bench", "all-reduce", "--ranks", "1", "--sizes", "1K", "--repeats", "1")
     assert done.returncode == 0, done.stderr

@@ -38,14 +38,14 @@ PLANTED = {
     "a line whose flag is not looked at": (
         "ll128",
         "ll128.cuh",
-        "!looks || flag() == wanted",
-        "!looks || (flag() != 0 && wanted != 0)",
+        "u32(flag(i) != ll128_flag(epoch))",
+        "u32(flag(i) == 0)",
     ),
     "sums of whoever has come": (
         "ll128_atomic",
-        "ll128.cuh",
-        "!looks || flag() == wanted",
-        "!looks || (flag() != 0 && wanted != 0)",
+        "ll128_atomic.cuh",
+        "u32(flag_of(seen[plane]) != tally_but(RANK, WORLD))",
+        "u32(flag_of(seen[plane]) == 0)",
     ),
     "one stage of sums": (
         "ll128_atomic",
@@ -60,7 +60,12 @@ PLANTED = {
         "",
     ),
     "one stage": ("sentinel", "sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage"),
-    "a slot that is not re-armed": ("sentinel", "sentinel.cuh", "    sentinel_rearm(slot);\n", ""),
+    "a slot that is not re-armed": (
+        "sentinel",
+        "sentinel.cuh",
+        "sentinel_rearm(slot(i));",
+        "(void)i;",
+    ),
     "one word looked at": (
         "sentinel",
         "sentinel.cuh",

@@ -111,6 +111,27 @@ def test_recovery_after_a_late_rank(algorithm: str) -> None:
         assert value == {"peer": 1, "right": True}
 
 
+def be_slow(world: Any, naps: int, nap: float) -> list[str]:
+    """Let rank 1 come late to calls of every row, within the deadline; name what was wrong."""
+    wrong = []
+    for name in NAMES:
+        for number in range(naps):
+            inputs = [torch.arange(700.0) * (rank + number + 0.1) for rank in range(world.size)]
+            if world.rank == 1:
+                time.sleep(nap)
+            y = world.all_reduce(inputs[world.rank], algorithm=name)
+            if not same_bits(y, reference.all_reduce(inputs)):
+                wrong.append(f"{name}, call {number}")
+    return wrong
+
+
+def test_a_rank_slow_within_the_deadline_does_no_harm() -> None:
+    nap = 0.25
+    # Each wait has a deadline of its own: together they may take longer.
+    assert 2 * len(NAMES) * nap > DEADLINE
+    assert worldline.spawn(be_slow, 3, (2, nap), timeout=90, deadline=DEADLINE) == [[]] * 3
+
+
 def meet_late(world: Any) -> int:
     """Come to a barrier, rank 2 too late."""
     if world.rank == 2:

@@ -11,6 +11,7 @@ from worldline import cli, explanation
 from worldline.autotune.choose import choose
 from worldline.explanation import Explanation, explain
 from worldline.kernels.chunks import chunk_elements, chunks
+from worldline.kernels.moves import default_op
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request
 from worldline.primitives.layout import MINIMUM, ArenaLayout
 
@@ -20,12 +21,11 @@ from worldline.primitives.layout import MINIMUM, ArenaLayout
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
 def test_launches_are_counted_as_they_are_cut(row: Algorithm, world: int, most: int | None) -> None:
     layout = ArenaLayout(world, MINIMUM)
-    asked = Request("all_reduce", torch.bfloat16, "sum", 0, world, "cuda", torn="", torn_adds="")
+    op = default_op(row.collective)
+    asked = Request(row.collective, torch.bfloat16, op, 0, world, "cuda", "", "")
     step = chunk_elements(row, asked, layout)
     for count in (0, 1, 1000, step - 1, step, step + 1, 3 * step, 3 * step + 1):
-        asked = Request(
-            "all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="", torn_adds=""
-        )
+        asked = Request(row.collective, torch.bfloat16, op, count, world, "cuda", "", "")
         choice = choose(asked, row.name, Launch(min(256, row.widest(world)), 64))
         cut = chunks(row, asked, layout, choice.launch, most)
         told = explain(asked, choice, layout, "torch", most)

@@ -11,7 +11,7 @@ from tests.properties.check import assert_exact
 from tests.properties.memory import FORMS, Form, Laid, lay
 from tests.properties.plan import Case, plan
 from tests.properties.values import INEXACT, inputs, kinds
-from tests.properties.worlds import DTYPES, OPS, Setup
+from tests.properties.worlds import DTYPES, Setup, ops
 from worldline import World
 from worldline.kernels import reference
 from worldline.kernels.registry import ALGORITHMS
@@ -34,7 +34,7 @@ def test_a_plan_leaves_nothing_out(provider: str, ranks: int) -> None:
         offers = {
             (dtype, op)
             for dtype in DTYPES
-            for op in OPS
+            for op in ops(row)
             if row.supports(setup.request(row, dtype, op)) is None
         }
         if not offers:
@@ -86,7 +86,7 @@ def test_sums_of_any_order_are_the_references(dtype: torch.dtype) -> None:
 def sum_of_any_order(world: World, spoilt: int | None) -> list[str]:
     """Check a sum whose bits only the ranks know, of which one rank's has an element more."""
     row, setup = next(row for row in ALGORITHMS if not row.bitwise), Setup("host", world.size)
-    case = Case(row.name, torch.float32, "sum", 1000, None, INEXACT, 0, None, False)
+    case = Case("all_reduce", row.name, torch.float32, "sum", 1000, None, INEXACT, 0, None, False)
     call = prepare(world, setup, 0, case)
     result = world.all_reduce(call.tensors.x, out=call.tensors.out, algorithm="ll_two_shot")
     if spoilt == world.rank:

@@ -11,7 +11,8 @@ from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
 from worldline.kernels.chunks import chunk_elements
-from worldline.kernels.protocols import BARRIER, WARP
+from worldline.kernels.moves import default_op
+from worldline.kernels.protocols import BARRIER, COPIES, WARP
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request, algorithms
 from worldline.primitives.layout import LINE, LL, MINIMUM, SLOT, ArenaLayout
 
@@ -52,12 +53,14 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     assert row.stride(layout) * SLOT % slot == 0
     if row.protocol.channel:
         assert whole * 2 >= 1 << 60
-        lanes = row.widest(world) * (row.batch(world) if row.backend == "cuda" else 1)
+        lanes = row.widest(world) * (row.batches(world)[-1] if row.backend == "cuda" else 1)
         assert row.widest(world) >= WARP
         assert row.shots * world * lanes * SLOT <= row.protocol.channel
         assert layout.channels * row.protocol.channel <= buffer
     elif row.protocol is BARRIER:
         assert whole * 2 <= buffer
+    elif row.protocol is COPIES:
+        assert 2 * whole * 2 <= buffer
     elif row.shots == 1:
         assert world * items * slot <= room
     else:
@@ -84,10 +87,12 @@ def test_the_choice_follows_size_and_world() -> None:
     [
         (2, "", 64 << 10, "ll_one_shot_cuda"),
         (2, "", (64 << 10) + 2, "ll128_one_shot_cuda"),
-        (2, "", 2 << 20, "ll128_one_shot_cuda"),
-        (2, "", (2 << 20) + 2, "sentinel_two_shot_cuda"),
+        (2, "", 1 << 20, "ll128_one_shot_cuda"),
+        (2, "", (1 << 20) + 2, "sentinel_one_shot_cuda"),
+        (2, "", 4 << 20, "sentinel_one_shot_cuda"),
+        (2, "", (4 << 20) + 2, "sentinel_two_shot_cuda"),
         (2, "torn", 512 << 10, "ll_one_shot_cuda"),
-        (2, "torn", (512 << 10) + 2, "sentinel_two_shot_cuda"),
+        (2, "torn", (512 << 10) + 2, "sentinel_one_shot_cuda"),
         (8, "", 64 << 10, "ll_one_shot_cuda"),
         (8, "", 1 << 20, "ll128_two_shot_cuda"),
         (8, "torn", 256 << 10, "ll_two_shot_cuda"),
@@ -191,8 +196,10 @@ def test_refusals_list_every_reason() -> None:
 
 @pytest.mark.parametrize("name", [None, "ll_one_shot"])
 def test_an_unknown_collective_is_told_which_exist(name: str | None) -> None:
-    asked = dataclasses.replace(request(64, 2), collective="all_gather")
-    with pytest.raises(InvalidArgument, match="collective='all_gather': must be one of all_reduce"):
+    asked = dataclasses.replace(request(64, 2), collective="all_scatter")
+    with pytest.raises(
+        InvalidArgument, match="collective='all_scatter': must be one of all_gather, all_reduce"
+    ):
         choose(asked, name)
 
 
@@ -206,9 +213,8 @@ def test_layouts_refuse(world: int, size: int, words: str) -> None:
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
 def test_a_gpu_gets_a_launch_or_a_reason(world: int, row: Algorithm) -> None:
     for count in (1, 1 << 20, 1 << 33):
-        asked = Request(
-            "all_reduce", torch.bfloat16, "sum", count, world, "cuda", torn="", torn_adds=""
-        )
+        op = default_op(row.collective)
+        asked = Request(row.collective, torch.bfloat16, op, count, world, "cuda", "", "")
         if row.supports(asked) is None:
             assert row.launches(asked)
         else:

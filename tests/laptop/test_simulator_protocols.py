@@ -39,6 +39,9 @@ PLANTED = {
     "count_kept_once_a_launch": 8,
     "one_row_of_tokens": 24,
     "tokens_of_the_first_block_alone": 24,
+    "no_tokens_where_there_is_one_pass": 24,
+    "first_token_waited_for_a_pass_early": 40,
+    "older_tokens_where_there_is_one_pass": 24,
     "token_told_a_pass_early": 16,
     "token_told_before_the_block_has_re_armed": 16,
     "tokens_not_waited_for": 16,
@@ -49,6 +52,19 @@ PLANTED = {
     "relaxed_re_arm_in_a_launch": 16,
     "one_word_looked_at": 8,
     "all_ones_sent": 8,
+    "low_half_of_a_flag_compared": 12,
+    "one_flag_checked_of_a_stale_slot": 8,
+    "deadline_of_half_the_time": 8,
+    "deadline_never_looked_at": 8,
+    "sum_on_a_dead_lane": 8,
+    "peers_not_told_of_a_timeout": 16,
+    "staged_on_a_dead_lane": 40,
+    "recovery_without_a_meeting_before": 16,
+    "recovery_without_a_meeting_after": 16,
+    "recovery_does_not_drain": 8,
+    "recovery_empties_no_slots": 8,
+    "recovery_keeps_the_slots": 16,
+    "recovery_keeps_the_epochs": 8,
 }
 
 
@@ -87,10 +103,18 @@ HELD = {
     "clears": 8,
     "wrap": 8,
     "sentinels": 16,
+    "turns": 16,
     "between": 16,
     "stages": 16,
     "passes": 16,
     "two_shot_passes": 16,
+    "slow": 8,
+    "late": 12,
+    "late_barriers": 8,
+    "lost": 8,
+    "stale": 4,
+    "stale_lost": 8,
+    "abandoned": 8,
 }
 
 

@@ -49,9 +49,11 @@ class Call:
         """Make it; an error says which it was."""
         case, tensors = self.case, self.tensors
         try:
-            return self.world.all_reduce(
-                tensors.x, out=tensors.out, op=case.op, algorithm=case.row, launch=case.launch
+            collective = getattr(self.world, case.collective)
+            result: torch.Tensor = collective(
+                tensors.x, out=tensors.out, algorithm=case.row, **case.options
             )
+            return result
         except Exception as error:
             error.add_note(str(self))
             raise
@@ -81,11 +83,12 @@ class Call:
 def prepare(world: World, setup: Setup, number: int, case: Case, again: int = 0) -> Call:
     """Make a call ready; ``again`` draws other numbers for tensors that lie alike."""
     seed = f"{setup} {number}"
-    bitwise = algorithm("all_reduce", case.row).bitwise
+    bitwise = algorithm(case.collective, case.row).bitwise
     values = inputs(case.kind, f"{seed} {again}", world.size, case.count, case.dtype, bitwise)
-    total = reference.all_reduce(values, case.op)
+    total = getattr(reference, case.collective)(values, **case.reduction)
     form = setup.forms[(case.form + world.rank) % len(setup.forms)]
-    tensors = lay(form, f"{seed} {world.rank}", values[world.rank], total, world.device)
+    part = (world.rank, world.size) if case.collective == "all_gather" else None
+    tensors = lay(form, f"{seed} {world.rank}", values[world.rank], total, world.device, part)
     return Call(world, setup, number, case, tensors)
 
 

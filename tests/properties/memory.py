@@ -1,8 +1,8 @@
 """How a call's tensors lie in memory, and what of that memory a call may change.
 
 A tensor is a part of a larger piece of random bytes. After a call the whole piece must be what it
-was, but for the output's elements: this sees a wrong sum, a write beside the output or between its
-elements, and a changed input alike.
+was, but for the output's elements: this sees a wrong result, a write beside the output or between
+its elements, and a changed input alike.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tests.properties.values import any_bits, generator, words
+from tests.properties.values import any_bits, generator
 
 _AROUND = 256
 """Elements on both sides that must keep their bits: several slots, programs and ranks' worth."""
@@ -85,7 +85,7 @@ class Piece:
 
     def faults(self) -> list[str]:
         """Say what is not as it must be."""
-        wrong = words(self.now.cpu()) != words(self.after)
+        wrong = _differ(self.now.cpu(), self.after)
         if not wrong.any():
             return []
         mine = torch.zeros(wrong.numel(), dtype=torch.bool)
@@ -99,11 +99,16 @@ class Piece:
         ]
 
 
+def _differ(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Say of each element whether any of its bits differ; flat."""
+    each = [z.flatten().view(torch.uint8).view(-1, z.element_size()) for z in (x, y)]
+    return (each[0] != each[1]).any(1)
+
+
 def _first(wrong: torch.Tensor, found: torch.Tensor, wanted: torch.Tensor, start: int = 0) -> str:
     index = int(wrong.nonzero()[0])
-    digits = found.element_size() * 2
     was, should = (
-        f"{int(words(x.flatten()[index : index + 1].cpu())) % 16**digits:#0{digits + 2}x}"
+        "0x" + bytes(x.flatten()[index : index + 1].cpu().view(torch.uint8).tolist())[::-1].hex()
         for x in (found, wanted)
     )
     return f"{int(wrong.sum())} element(s), the first at {index - start}: {was}, not {should}"
@@ -111,7 +116,7 @@ def _first(wrong: torch.Tensor, found: torch.Tensor, wanted: torch.Tensor, start
 
 @dataclass
 class Laid:
-    """A call's tensors on a rank's device, and the sum that they must get.
+    """A call's tensors on a rank's device, and what they must get.
 
     Parameters
     ----------
@@ -120,7 +125,7 @@ class Laid:
     x, out : Tensor
         The arguments; ``out`` None where the call is to make one.
     total : Tensor
-        The reference's result, on the CPU, in the input's shape.
+        The reference's result, on the CPU, in the output's shape.
     pieces : list of Piece
         All memory that the call is given.
     """
@@ -149,37 +154,52 @@ class Laid:
         found = [fault for piece in self.pieces for fault in piece.faults()]
         if self.out is not None:
             return found if result is self.out else ["the result is not out", *found]
-        if result.shape != self.x.shape or not result.is_contiguous():
+        if result.shape != self.total.shape or not result.is_contiguous():
             return [f"the result is {list(result.shape)}, strides {result.stride()}", *found]
-        wrong = (words(result.cpu()) != words(self.total)).flatten()
+        wrong = _differ(result.cpu(), self.total)
         return (
             [f"wrong bits: {_first(wrong, result, self.total)}", *found] if wrong.any() else found
         )
 
 
 def lay(
-    form: Form, seed: str, data: torch.Tensor, total: torch.Tensor, device: torch.device
+    form: Form,
+    seed: str,
+    data: torch.Tensor,
+    total: torch.Tensor,
+    device: torch.device,
+    part: tuple[int, int] | None = None,
 ) -> Laid:
-    """Lay a call's tensors out on a device; ``data`` and ``total`` are flat and on the CPU."""
+    """Lay a call's tensors out on a device; ``data`` and ``total`` are on the CPU, ``data`` flat.
+
+    The output is like the input, or of several such parts: ``part`` says which is this rank's, and
+    of how many.
+    """
     rng, bits = random.Random(seed), generator(seed)
     shape = _shape(rng, data.numel(), form.turned)
+    whole = shape if part is None else (part[1], *shape)
     source = _spot(rng, shape, form.gap, form.turned)
     shift = rng.randrange(1, 20) if form.out == "shifted" else 0
-    memory = any_bits(bits, source.start + source.span + shift + _AROUND, data.dtype)
+    target = Spot(source.start + shift, shape, source.strides)
+    if form.out == "other" or part is not None:
+        target = _spot(rng, whole, form.gap if form.out == "input" else form.out_gap, False)
+    if part is not None and form.out in ("input", "shifted"):
+        own = target.start + part[0] * target.strides[0]
+        source = Spot(own + shift, shape, target.strides[1:])
+    shared = [source, target] if form.out in ("input", "shifted") else [source]
+    memory = any_bits(bits, max(spot.start + spot.span for spot in shared) + _AROUND, data.dtype)
     source.of(memory).copy_(data.view(shape))
     pieces = [Piece(memory.to(device, copy=True), memory)]
-    target = source
-    if form.out == "shifted":
-        target = Spot(source.start + shift, shape, source.strides)
-    elif form.out == "other":
-        target = _spot(rng, shape, form.out_gap, False)
+    if form.out == "other":
         other = any_bits(bits, target.start + target.span + _AROUND, data.dtype)
         pieces.append(Piece(other.to(device, copy=True), other))
     if form.out != "new":
-        target.of(pieces[-1].after).copy_(total.view(shape))
+        target.of(pieces[-1].after).copy_(total.view(whole))
         pieces[-1].output = target
     out = None if form.out == "new" else target.of(pieces[-1].now)
-    return Laid(form, source.of(pieces[0].now), out, total.view(shape), pieces)
+    if out is not None and part is not None and shape and rng.random() < 0.5:
+        out = out.flatten(0, 1)
+    return Laid(form, source.of(pieces[0].now), out, total.view(whole), pieces)
 
 
 def _shape(rng: random.Random, count: int, matrix: bool) -> tuple[int, ...]:

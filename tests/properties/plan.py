@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -28,8 +28,8 @@ class Case:
 
     Parameters
     ----------
-    row, dtype, op, count, launch
-        What is called, on what.
+    collective, row, dtype, op, count, launch
+        What is called, on what; without an op and a launch shape where there are none.
     kind : str
         What the inputs hold.
     form : int
@@ -40,6 +40,7 @@ class Case:
         Whether a barrier follows.
     """
 
+    collective: str
     row: str
     dtype: torch.dtype
     op: str
@@ -49,6 +50,16 @@ class Case:
     form: int
     late: int | None
     barrier: bool
+
+    @property
+    def reduction(self) -> dict[str, str]:
+        """The op as an argument, where the collective has one."""
+        return {"op": self.op} if self.op else {}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the call's further arguments are."""
+        return {**self.reduction, "launch": self.launch} if self.op else {}
 
     def __str__(self) -> str:
         shape = f"{self.launch.block} x {self.launch.grid}" if self.launch else "of its own"
@@ -86,10 +97,12 @@ def plan(setup: Setup) -> list[Case]:
             deck = values.setdefault(names, Deck(rng, names))
             drawn = list(points(rng, subject))
             if setup.thin:
-                drawn = drawn[(place + setup.ranks) % len(offers) :: len(offers)]
+                step = len(offers) if subject.op else 3  # Moves have many dtypes.
+                drawn = drawn[(place + setup.ranks) % step :: step]
             for count, launch in drawn:
                 cases.append(
                     Case(
+                        row.collective,
                         row.name,
                         subject.dtype,
                         subject.op,

@@ -98,6 +98,10 @@ def points(rng: random.Random, subject: Subject) -> Iterator[Point]:
         # A GPU's thread may take several items in one.
         many = rng.randrange(4, 8) * (1 if subject.device_type == "cpu" else 8)
         passes += [(narrow, many), (wide, 1), (wide, rng.randrange(2, 5))]
+    if not subject.op:
+        # A move has no launch shapes.
+        yield from ((count, None) for count in counts)
+        return
     for count in counts:
         yield count, _launch(rng, subject, count)
     for block, number in passes:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import torch
 
 from tests.laptop.all_reduce_cases import random_input
+from worldline.kernels.registry import DTYPES as REDUCED
 
-WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integers to look at elements of so many bytes."""
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
+"""Integers to look at elements of so many bytes; two for each of 16."""
 
 
 def words(x: torch.Tensor) -> torch.Tensor:
@@ -24,9 +25,9 @@ def generator(seed: str) -> torch.Generator:
 
 
 def any_bits(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Draw every bit."""
-    size = (count * dtype.itemsize,)
-    return torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).view(dtype)
+    """Draw every bit; of a bool's the one that it has."""
+    size, most = (count * dtype.itemsize,), 2 if dtype is torch.bool else 256
+    return torch.randint(0, most, size, generator=generator, dtype=torch.uint8).view(dtype)
 
 
 Values = Callable[[torch.Generator, int, torch.dtype], torch.Tensor]
@@ -123,7 +124,7 @@ def kinds(dtype: torch.dtype, bitwise: bool = True) -> dict[str, Values]:
 
     For rows that are not ``bitwise`` all but one have the same sums in any order.
     """
-    if not dtype.is_floating_point:
+    if dtype not in REDUCED:
         return {"any bits": any_bits}
     return _OF_FLOATS if bitwise else _OF_ANY_ORDER
 

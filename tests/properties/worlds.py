@@ -10,6 +10,7 @@ import torch
 
 from tests.properties.memory import FORMS, Form
 from tests.properties.points import Subject
+from worldline.kernels.moves import PULLS
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request
 from worldline.primitives.layout import MINIMUM, ArenaLayout
 
@@ -24,6 +25,11 @@ DTYPES = tuple(
 """Every dtype that somebody might reduce."""
 OPS = ("sum", "avg", "min", "max", "prod")
 _BLOCKS = tuple(1 << bits for bits in range(4, 14))
+
+
+def ops(row: Algorithm) -> tuple[str, ...]:
+    """Return every op that a row's collective might have; a move has none."""
+    return ("",) if row.collective in PULLS else OPS
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Setup:
 
     @property
     def thin(self) -> bool:
-        """Whether calls cost so much that each of a row's has only one of its dtypes."""
+        """Whether calls cost so much that each that reduces has only one of its row's dtypes."""
         return self.device_type == "cpu" and self.ranks > 3
 
     @property
@@ -91,11 +97,12 @@ class Setup:
     def subjects(self) -> Iterator[Subject]:
         """List every row on every dtype and op that it serves."""
         for place, row in enumerate(ALGORITHMS):
-            compiled = row.backend == "triton" and self.device_type == "cuda"
+            # A move has one kernel for all dtypes.
+            compiled = row.backend == "triton" and self.device_type == "cuda" and ops(row) == OPS
             offers = [
                 request
                 for dtype in DTYPES
-                for op in OPS
+                for op in ops(row)
                 if row.supports(request := self.request(row, dtype, op)) is None
             ]
             if compiled and self.ranks > 3:

@@ -6,6 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from tests.simulator.fault_worlds import (
+    abandoned,
+    late,
+    late_barriers,
+    slow,
+    stale,
+    stale_lost,
+)
 from tests.simulator.planting import Edit, planted
 from tests.simulator.scenario import Scenario
 from tests.simulator.worlds import (
@@ -16,12 +24,13 @@ from tests.simulator.worlds import (
     one_shots,
     passes,
     sentinels,
+    turns,
     two_shot_passes,
     two_shots,
     wrap,
 )
 from worldline.kernels import all_reduce_barrier, all_reduce_ll, all_reduce_sentinel
-from worldline.primitives import counters, epochs, ll, sentinel, signals
+from worldline.primitives import counters, deadline, epochs, lane, ll, sentinel, signals
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,8 @@ class Bug:
 
     Parameters
     ----------
-    function : jitted function
-        Whose source is edited.
+    function : function
+        Whose source is edited; jitted, or a host's.
     edits : tuple of (old, new)
         Each old text occurs exactly once.
     world : callable
@@ -63,15 +72,12 @@ _ADVANCE_STAGE = """    stages = (arena + layout.STAGES).to(tl.pointer_type(tl.i
 """
 _REARM = "    store_pair(address, empty, empty, wanted & (alive != 0))\n"
 _BARRIER = "    tl.debug_barrier()\n"
-_TELL, _HEAR = "        tell_emptied(block, number", "        alive = hear_emptied(block, number"
+_TELL, _HEAR = "tell_emptied(block, number", "                block, first, number"
+_HEARD = "        if exchanges:\n            alive = hear_emptied("
 _KEEP = "        keep_stage(arena, block, number)\n"
 _ENTER = "            found = enter_lane(arena, block)\n"
+_CLEAR = "self.arena.clear()"
 _ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
-
-
-def _only(condition: str, line: str) -> str:
-    """Return a line of a kernel's loop under a condition."""
-    return f"        if {condition}:\n    {line}"
 
 
 BUGS = {
@@ -168,9 +174,18 @@ BUGS = {
         passes,
     ),
     "tokens_of_the_first_block_alone": Bug(
-        all_reduce_sentinel.all_reduce_sentinel_one_shot,
-        tuple((line, _only("block == 0", line)) for line in (_TELL, _HEAR)),
-        passes,
+        sentinel.exchanges_tokens, (("several | (block == 0)", "(block == 0)"),), passes
+    ),
+    "no_tokens_where_there_is_one_pass": Bug(
+        sentinel.exchanges_tokens, (("several | (block == 0)", "several"),), sentinels
+    ),
+    "first_token_waited_for_a_pass_early": Bug(
+        sentinel.hear_emptied, (("first & ~3, (count", "(first & ~3) - _STEP, (count"),), turns
+    ),
+    "older_tokens_where_there_is_one_pass": Bug(
+        sentinel.hear_emptied,
+        (("first & ~3, (count", "(first & ~3) - 2 * _STEP, (count"),),
+        sentinels,
     ),
     "one_count_for_all": Bug(
         sentinel.begin_stage, (("STAGES, block)", "STAGES, block * 0)"),), passes
@@ -190,15 +205,20 @@ BUGS = {
         also=((signals.wait_signal, ((_BARRIER, ""),)),),
     ),
     "tokens_not_waited_for": Bug(
-        sentinel.hear_emptied, (("(count & ~3) - _STEP", "(count & ~3) - 999 * _STEP"),), passes
+        sentinel.hear_emptied, (("(count & ~3) - _STEP)", "(count & ~3) - 999 * _STEP)"),), passes
     ),
     "tokens_heard_in_the_last_pass_alone": Bug(
         all_reduce_sentinel.all_reduce_sentinel_one_shot,
-        ((_HEAR, _only("start + grid * BLOCK >= slots", _HEAR)),),
+        (
+            (
+                _HEARD,
+                _HEARD.replace("if exchanges", "if exchanges & (start + grid * BLOCK >= slots)"),
+            ),
+        ),
         passes,
     ),
     "older_tokens_waited_for": Bug(
-        sentinel.hear_emptied, (("(count & ~3) - _STEP", "(count & ~3) - 2 * _STEP"),), passes
+        sentinel.hear_emptied, (("(count & ~3) - _STEP)", "(count & ~3) - 2 * _STEP)"),), passes
     ),
     "not_re_armed": Bug(sentinel.sentinel_recv, ((_REARM, ""),), sentinels),
     "relaxed_re_arm": Bug(signals.put_signal, (('sem="release"', 'sem="relaxed"'),), sentinels),
@@ -211,6 +231,58 @@ BUGS = {
     ),
     "one_flag_checked": Bug(
         ll._missing, ((" | ((word1 >> 32).to(tl.int32) != epoch)", ""),), one_shots
+    ),
+    "low_half_of_a_flag_compared": Bug(
+        ll._missing,
+        (
+            (
+                "((word0 >> 32).to(tl.int32) != epoch) | ((word1 >> 32).to(tl.int32) != epoch)",
+                "((((word0 >> 32) - epoch) & 0xFFFF) != 0) | "
+                "((((word1 >> 32) - epoch) & 0xFFFF) != 0)",
+            ),
+        ),
+        stale,
+    ),
+    "one_flag_checked_of_a_stale_slot": Bug(
+        ll._missing, (("((word0 >> 32).to(tl.int32) != epoch) | ", ""),), stale_lost
+    ),
+    "deadline_of_half_the_time": Bug(deadline.overdue, (("> limit_ns", "> limit_ns // 2"),), slow),
+    "deadline_never_looked_at": Bug(
+        deadline.overdue, (("late.to(tl.int32)", "late.to(tl.int32) * 0"),), late
+    ),
+    "sum_on_a_dead_lane": Bug(
+        all_reduce_ll.all_reduce_ll_one_shot,
+        (
+            ("        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))\n", ""),
+            ("        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))\n", ""),
+        ),
+        late,
+    ),
+    "peers_not_told_of_a_timeout": Bug(
+        deadline.kill_lane, (("tl.static_range(WORLD)", "tl.static_range(1)"),), late
+    ),
+    "staged_on_a_dead_lane": Bug(
+        all_reduce_barrier.all_reduce_barrier_one_shot,
+        (("valid & (alive != 0)", "valid"),),
+        late_barriers,
+    ),
+    "recovery_without_a_meeting_before": Bug(
+        lane.recover, (('    rendezvous.agree("recover", timeout)\n', ""),), abandoned
+    ),
+    "recovery_without_a_meeting_after": Bug(
+        lane.recover, (('    rendezvous.meet("recovered", timeout)\n', ""),), abandoned
+    ),
+    "recovery_does_not_drain": Bug(
+        lane.recover, (("        lane.arena.drain()\n", "        pass\n"),), abandoned
+    ),
+    "recovery_empties_no_slots": Bug(
+        lane.Lane.reset, (("        empty_slots(self.arena)\n", ""),), abandoned
+    ),
+    "recovery_keeps_the_slots": Bug(
+        lane.Lane.reset, ((_CLEAR, "self.arena.fill_words(0, 0, layout.LL // 4)"),), abandoned
+    ),
+    "recovery_keeps_the_epochs": Bug(
+        lane.Lane.reset, ((_CLEAR, "self.arena.fill_words(0, 0, layout.EPOCHS // 4)"),), abandoned
     ),
 }
 

@@ -18,7 +18,7 @@ from tests.simulator.memory import Memory, Observer
 from tests.simulator.planting import replaced
 from tests.simulator.scheduler import Program, Scheduler
 from worldline.primitives import jit, memory_ops
-from worldline.primitives.layout import EPOCHS
+from worldline.primitives.layout import EPOCHS, FLAGS
 
 _BUILDER = triton_interpreter.InterpreterBuilder
 _ATOMIC = triton_interpreter._ir.ATOMIC_OP
@@ -38,13 +38,21 @@ class Machine:
         Bytes of one.
     memory, scheduler
         What they are routed to.
+    lost : int
+        Which one of the stores of flags, tokens and slots to peers gets lost; -1 for none.
     """
 
     active: Machine | None = None
 
     def __init__(
-        self, arenas: np.ndarray, stride: int, memory: Memory, scheduler: Scheduler
+        self,
+        arenas: np.ndarray,
+        stride: int,
+        memory: Memory,
+        scheduler: Scheduler,
+        lost: int = -1,
     ) -> None:
+        self._lost, self._to_peers = lost, 0
         self._base, self._size, self._stride = arenas.ctypes.data, len(arenas), stride
         self._memory, self.scheduler = memory, scheduler
 
@@ -113,8 +121,17 @@ class Machine:
         put = self._memory.release if release else self._memory.store
         self.scheduler.point()
         for lane, location in zip(*found, strict=True):
+            if self._loses(location):
+                continue
             put(self.observer, location, data.itemsize, int(data[lane]))
         return True
+
+    def _loses(self, location: int) -> bool:
+        arena, offset = divmod(location, self._stride)
+        if offset < FLAGS or arena == self.scheduler.running().rank:
+            return False
+        self._to_peers += 1
+        return self._to_peers - 1 == self._lost
 
     def add(self, pointers: Any, values: Any, mask: Any, *, acquire: bool) -> np.ndarray | None:
         """Add to one word of an arena; None if the memory is private."""

@@ -169,6 +169,12 @@ class Memory:
         ]
         self._issue(who, Pending(location, value, view, after=covered))
 
+    def rewritten(self, past: Observer, first: int, end: int) -> None:
+        """Take over bytes that a rank's host has written: at once, whatever is under way."""
+        for location in [place for place in self._history if first <= place < end]:
+            width = self._width[location]
+            self._append(past, location, int(self._words[width][location // width]), {})
+
     def fence(self, who: Observer) -> None:
         """Fence by every thread: covers the past and the stores before the last block barrier."""
         self._commit_covered(who)

@@ -1,4 +1,4 @@
-"""Plant a bug in a kernel or device function, by an edit of its source, for a while."""
+"""Plant a bug in a function of the device or the host, by an edit of its source, for a while."""
 
 from __future__ import annotations
 
@@ -15,34 +15,40 @@ Edit = tuple[str, str]
 
 @contextmanager
 def replaced(old: Any, new: Any) -> Iterator[None]:
-    """Put ``new`` in the place of ``old`` in every module of Worldline that holds it."""
+    """Put ``new`` in the place of ``old`` in every module and class of Worldline that holds it."""
+    modules = [
+        module for key, module in list(sys.modules.items()) if key.partition(".")[0] == "worldline"
+    ]
+    classes = [
+        value for module in modules for value in vars(module).values() if type(value) is type
+    ]
     places = [
-        (module, name)
-        for key, module in list(sys.modules.items())
-        if key.partition(".")[0] == "worldline"
-        for name, value in list(vars(module).items())
+        (holder, name)
+        for holder in {id(holder): holder for holder in [*modules, *classes]}.values()
+        for name, value in list(vars(holder).items())
         if value is old
     ]
     assert places, f"no module holds {old}"
-    for module, name in places:
-        setattr(module, name, new)
+    for holder, name in places:
+        setattr(holder, name, new)
     try:
         yield
     finally:
-        for module, name in places:
-            setattr(module, name, old)
+        for holder, name in places:
+            setattr(holder, name, old)
 
 
 def edited(function: Any, edits: tuple[Edit, ...]) -> Any:
-    """Return a jitted function compiled from its edited source, in the same module's globals.
+    """Return a function, jitted or plain, compiled from its edited source in its module's globals.
 
     Raises
     ------
     AssertionError
         Where an edit's old text does not occur exactly once: the source has moved on.
     """
-    name = function.fn.__name__
-    source = textwrap.dedent(inspect.getsource(function.fn))
+    plain = getattr(function, "fn", function)
+    name = plain.__name__
+    source = textwrap.dedent(inspect.getsource(plain))
     for old, new in edits:
         found = source.count(old)
         assert found == 1, f"{name} holds {found} times, not once: {old!r}"
@@ -51,7 +57,7 @@ def edited(function: Any, edits: tuple[Edit, ...]) -> Any:
     # Triton reads the source again, to rewrite it for its interpreter.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {}
-    exec(compile(source, file, "exec"), function.fn.__globals__, namespace)
+    exec(compile(source, file, "exec"), plain.__globals__, namespace)
     return namespace[name]
 
 

@@ -16,8 +16,12 @@ from dataclasses import dataclass, field
 import greenlet
 
 from tests.simulator.memory import Memory, Observer, ProtocolError
+from tests.simulator.naps import Naps
 
+LIMIT_NS = 1 << 40
+"""A deadline that all steps together do not reach, but naps may."""
 _MAX_STEPS = 2_000_000
+_MAX_LEAPS = 2_000
 _NS_PER_STEP = 1000
 _CLOCK_START = 1 << 40
 
@@ -28,11 +32,18 @@ class Hang(ProtocolError):
 
 @dataclass
 class Launch:
-    """One kernel on a rank's stream: ``body(block)`` for each of ``grid`` blocks."""
+    """One kernel on a rank's stream: ``body()`` for each of ``grid`` blocks.
+
+    Or what the rank's host does between kernels: it is ahead of its stream, and starts beside the
+    kernel before it.
+    """
 
     name: str
     grid: int
     body: Callable[[], None]
+    call: int = 0
+    """The number of the call that it is part of."""
+    host: bool = False
 
 
 @dataclass
@@ -48,6 +59,8 @@ class Program:
     pace: float
     task: greenlet.greenlet = field(init=False)
     asleep: bool = False
+    until: Callable[[], bool] | None = None
+    """What a host waits for."""
     woken_at: int = -1
     """The arena's commits when the program last woke: it has looked at all up to these."""
 
@@ -66,10 +79,23 @@ class Scheduler:
         Makes every choice.
     streams : list of lists of Launch
         Each rank's kernels, in order.
+    naps : Naps
+        Of a slow rank.
+    in_vain : bool
+        Whether a wait in vain runs into its deadline instead of being a hang.
     """
 
-    def __init__(self, memory: Memory, rng: random.Random, streams: list[list[Launch]]) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        rng: random.Random,
+        streams: list[list[Launch]],
+        naps: Naps | None = None,
+        in_vain: bool = False,
+    ) -> None:
         self.memory, self.rng = memory, rng
+        self._naps, self._in_vain = naps or Naps(), in_vain
+        self._leaps = self._leapt_ns = 0
         self._queues = [deque(enumerate(stream)) for stream in streams]
         self._pasts = [Observer() for _ in streams]
         self._running: list[list[Program]] = [[] for _ in streams]
@@ -83,6 +109,9 @@ class Scheduler:
         self._switch = rng.choice((0.1, 0.5, 0.9))
         self._drain = rng.choice((0.02, 0.2, 0.6))
         self._patience = rng.choice((0.5, 0.9))
+        if self._naps.rank >= 0:
+            self._pace[self._naps.rank] /= 100
+            self._links[self._naps.rank] = [pace / 100 for pace in self._links[self._naps.rank]]
         self._frozen: Program | None = None
         self._hub = greenlet.getcurrent()
 
@@ -114,7 +143,9 @@ class Scheduler:
     def point(self) -> None:
         """Maybe let others go on: called before every memory operation of a program."""
         self.steps += 1
-        if self.rng.random() < self._switch:
+        program = self.running()
+        nap = self._naps.come(program.rank, program.launch.call, self.clock_ns())
+        if self.rng.random() < self._switch or nap:
             self._hub.switch()
 
     def sleep(self) -> None:
@@ -122,9 +153,24 @@ class Scheduler:
         self.running().asleep = True
         self._hub.switch()
 
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait, as a host, until something holds."""
+        program = self.running()
+        program.until = until
+        self._hub.switch()
+        program.until = None
+
+    def drained(self, rank: int) -> bool:
+        """Say whether a rank's kernels have ended and all their stores are visible."""
+        return self._kernels(rank) == [] and not self._pasts[rank].buffer
+
+    def past(self, rank: int) -> Observer:
+        """Return what a rank's ended kernels, and its host, have done."""
+        return self._pasts[rank]
+
     def clock_ns(self) -> int:
-        """Nanoseconds of a clock that only steps advance."""
-        return _CLOCK_START + self.steps * _NS_PER_STEP
+        """Nanoseconds of a clock that only steps, and leaps while nobody can go on, advance."""
+        return _CLOCK_START + self.steps * _NS_PER_STEP + self._leapt_ns
 
     def running(self) -> Program:
         """Return the program that runs."""
@@ -147,6 +193,11 @@ class Scheduler:
             program = Program(rank, block, launch, number, observer, pace)
             program.task = greenlet.greenlet(launch.body)
             self._running[rank].append(program)
+        if self._queues[rank] and self._queues[rank][0][1].host:
+            self._start_next(rank)
+
+    def _kernels(self, rank: int) -> list[Program]:
+        return [program for program in self._running[rank] if not program.launch.host]
 
     def _step(self, resume: Callable[[Program], None]) -> None:
         programs = [program for rank in self._running for program in rank]
@@ -159,18 +210,30 @@ class Scheduler:
         if busy and self.rng.random() < self._patience:
             ready = busy
         if not ready and not storing:
-            waiting = "; ".join(map(str, programs))
-            raise Hang(f"hang: no store is under way and all wait: {waiting}")
+            self._leap(programs)
         if self.steps > _MAX_STEPS:
             raise Hang(f"no end after {self.steps} steps")
         if ready:
             self._go_on(self._choose(ready), resume)
+
+    def _leap(self, programs: list[Program]) -> None:
+        """Let time pass, as nobody can go on: of a nap, or until waits in vain are late."""
+        now, until = self.clock_ns(), self._naps.until
+        self._leaps += 1
+        if self._leaps > _MAX_LEAPS or not (self._in_vain or now < until):
+            waiting = "; ".join(map(str, programs))
+            raise Hang(f"hang: no store is under way and all wait: {waiting}")
+        # While a rank naps the others look at the clock several times before they may be late.
+        self._leapt_ns += min(until - now, LIMIT_NS // 8) if now < until else 2 * LIMIT_NS
+        for program in programs:
+            program.woken_at = -1
 
     def _storing(self) -> list[tuple[int, Observer]]:
         """List who has stores under way, with their ranks."""
         return [
             (rank, observer)
             for rank, running in enumerate(self._running)
+            if not self._naps.asleep(rank, self.clock_ns())
             for observer in (
                 self._pasts[rank],
                 *self._ended[rank],
@@ -194,6 +257,10 @@ class Scheduler:
                 self.memory.drain(observer, location)
 
     def _awake(self, program: Program) -> bool:
+        if self._naps.asleep(program.rank, self.clock_ns()):
+            return False
+        if program.until is not None:
+            return program.until()
         news = self.memory.commits[program.rank] != program.woken_at
         return not program.asleep or program.observer.stale or news
 
@@ -215,11 +282,13 @@ class Scheduler:
         if program.task.dead:
             rank = program.rank
             self._running[rank].remove(program)
-            self._ended[rank].append(program.observer)
-            if not self._running[rank]:
+            if not program.launch.host:
+                self._ended[rank].append(program.observer)
+            if not self._kernels(rank):
                 for observer in self._ended[rank]:
                     self.memory.finish(observer)
                 self._ended[rank].clear()
+            if not self._running[rank]:
                 self._start_next(rank)
 
     def _abandon(self) -> None:

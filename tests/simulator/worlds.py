@@ -6,6 +6,7 @@ import random
 
 import torch
 
+from tests.simulator.fault_worlds import FAULTS
 from tests.simulator.scenario import Call, Scenario
 
 LL_NAMES = ("ll_one_shot", "ll_two_shot")
@@ -74,6 +75,15 @@ def two_shot_passes(seed: str) -> Scenario:
     """As :func:`passes`, of both shots."""
     rng = random.Random(seed)
     return _passes(rng, ["sentinel_two_shot", *rng.choices(SENTINEL_NAMES, k=2)])
+
+
+def turns(seed: str) -> Scenario:
+    """One-shot sentinel calls of several passes and of one by turns."""
+    rng = random.Random(seed)
+    grid = rng.randint(1, 2)
+    slots = [rng.randint(2, 6) * grid if i % 3 == 0 else rng.randint(1, grid) for i in range(6)]
+    calls = tuple(Call("sentinel_one_shot", n * 4, grid=grid, block=1) for n in slots)
+    return Scenario(rng.choice((2, 3)), calls, channels=CHANNELS)
 
 
 def _passes(rng: random.Random, names: list[str]) -> Scenario:
@@ -156,8 +166,10 @@ WORLDS = {
     "grids": grids,
     "barriers": barriers,
     "sentinels": sentinels,
+    "turns": turns,
     "between": between,
     "stages": stages,
     "passes": passes,
     "two_shot_passes": two_shot_passes,
+    **FAULTS,
 }

@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Bug(NamedTuple):
-    """One planted bug.
-
-    Parameters
-    ----------
-    header : str
-        The header that is edited.
-    old, new : str
-        The edit; the old text occurs exactly once in the header.
-    scenario : str
-        What runs, a name that ``scenario.cpp`` knows.
-    seeds : int
-        How many seeds from 0 on must do to show it. Rarer bugs get more, so that a change of the
-        kernels, which shuffles what a seed does, rarely hides one.
-    """
-
-    header: str
-    old: str
-    new: str
-    scenario: str
-    seeds: int
-
+from tests.host_cuda.simulator.bug import Bug
+from tests.host_cuda.simulator.line_bugs import LINE_BUGS
 
 _ADVANCE = "store_u32(block_word(arena, offset, word), value);"
 _MEET = "  block_barrier();\n  const u32 grid = grid_blocks();\n"
 _CLEARED = "  block_barrier();\n  fence_system();\n"
 _ONE_SHOT_WAIT = "  exchange.wait(items, count, source, target);\n"
 _COUNTED = "    advance_words(own, EPOCHS, protocol.epoch);\n"
-_FENCE = "    fence_system();  // before the count is known: both take long\n"
+_FENCE = "      fence_system();\n      tell();\n    }\n    if (launch_point"
 _KEPT = """      wait_at(SENT);
       if (thread == workers) store_u32(word, pass.count);
 """
 _GRANT = """        hear();
         arrive_at(GRANTED);
 """
-_TOLD = """      if (!first) {
+_TOLD = """      if (token() != first_token) {
         fence_system();
         tell();
       }
 """
-_PLACE = "a.lane.base[arena] + at + item * Ll128::BYTES"
-_OTHER_STAGE = " + ((long long)({} % 3) - (sums.turn & 3)) * (long long)a.sum_stage"
-_EMPTY = "    if (WORLD > 1 && exchange.alive) sums.empty(place(RANK, item), active);\n"
-_ZEROES = "store_part(line(first, plane), Part{});"
-_FENCE_OF_SUMS = "  fence_system();\n"
+_REARM = "sentinel_rearm(slot(i));"
 _MARK = "exchange_u32(busy, 1)"
+_CLEAR = "self.arena.clear()"
 
 BUGS = {
     "single_buffer": Bug("epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "small", 30),
@@ -109,73 +83,6 @@ BUGS = {
         60,
     ),
     "no_wait_for_predecessor": Bug("all_reduce_ll.cuh", _ONE_SHOT_WAIT, "", "small", 4),
-    "one_half_for_lines": Bug(
-        "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30
-    ),
-    "line_of_any_epoch": Bug(
-        "ll128.cuh",
-        "!looks || flag() == wanted",
-        "!looks || (flag() != 0 && wanted != 0)",
-        "lines",
-        20,
-    ),
-    "flag_taken_for_data": Bug(
-        "line_items.cuh", "eights(WORDS / 2 - holds_flag(thread))", "eights(WORDS / 2)", "lines", 8
-    ),
-    "lines_without_token": Bug(
-        "line_shares.cuh", " || (thread_index() < LINE_LANES && item == 0)", "", "lines", 60
-    ),
-    "lines_not_cleared_before_wrap": Bug(
-        "epochs.cuh", "at < half; at", "at < half / 3; at", "wrap", 60
-    ),
-    "sums_of_whoever_has_come": Bug(
-        "ll128.cuh",
-        "!looks || flag() == wanted",
-        "!looks || (flag() != 0 && wanted != 0)",
-        "sums",
-        8,
-    ),
-    "stage_of_sums_by_the_epoch": Bug(
-        "all_reduce_ll128_atomic.cuh",
-        _PLACE,
-        _PLACE + _OTHER_STAGE.format("exchange.protocol.epoch"),
-        "sums",
-        160,
-    ),
-    "stage_of_sums_by_the_count": Bug(
-        "all_reduce_ll128_atomic.cuh",
-        _PLACE,
-        _PLACE + _OTHER_STAGE.format("(sums.turn >> 2)"),
-        "sums",
-        20,
-    ),
-    "one_stage_of_sums": Bug(
-        "ll128_atomic.cuh", "(turn & 3) * stage", "(turn & 0) * stage", "sums", 20
-    ),
-    "sums_not_zeroed": Bug("all_reduce_ll128_atomic.cuh", _EMPTY, "", "sums", 8),
-    "next_sums_zeroed": Bug(
-        "ll128_atomic.cuh",
-        _ZEROES,
-        _ZEROES.replace("line(", "((turn & 3) == 2 ? -2 : 1) * (long long)stage + line("),
-        "sums",
-        8,
-    ),
-    "sums_zeroed_without_fence": Bug(
-        "all_reduce_ll128_atomic.cuh", _FENCE_OF_SUMS, "", "sums", 100
-    ),
-    "turn_does_not_advance": Bug(
-        "all_reduce_ll128_atomic.cuh", "TURNS, sums.turn);", "TURNS, last);", "sums", 8
-    ),
-    "shared_turn": Bug(
-        "all_reduce_ll128_atomic.cuh",
-        "block_word(exchange.own, TURNS, block_index())",
-        "block_word(exchange.own, TURNS, 0)",
-        "sums",
-        8,
-    ),
-    "own_data_added_as_well": Bug(
-        "all_reduce_ll128_atomic.cuh", "step = 1; step < WORLD", "step = 0; step < WORLD", "sums", 8
-    ),
     "one_stage": Bug("sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage", "sentinel", 30),
     "two_stages": Bug(
         "counters.cuh",
@@ -197,24 +104,38 @@ BUGS = {
         "between",
         8,
     ),
-    "not_re_armed": Bug("sentinel.cuh", "    sentinel_rearm(slot);\n", "", "sentinel", 4),
+    "not_re_armed": Bug("sentinel.cuh", _REARM, "(void)i;", "sentinel", 4),
     "next_stage_re_armed": Bug(
         "sentinel.cuh",
-        "    sentinel_rearm(slot);\n",
-        "    sentinel_rearm(slot + ((count & 3) == 2 ? -2 : 1) * (long long)stage);\n",
+        _REARM,
+        "sentinel_rearm(slot(i) + ((count & 3) == 2 ? -2 : 1) * (long long)stage);",
         "sentinel",
         4,
     ),
-    "relaxed_re_arm": Bug("channel.cuh", _FENCE, "", "sentinel", 20),
+    "relaxed_re_arm": Bug(
+        "channel.cuh", _FENCE, _FENCE.replace("      fence_system();\n", ""), "sentinel", 20
+    ),
+    "no_tokens_where_there_is_one_pass": Bug(
+        "channel.cuh", " || block_index() == 0 || ", " || ", "sentinel", 60
+    ),
+    "tokens_of_the_first_block_alone": Bug(
+        "channel.cuh", "(LOOPS && step < end) || ", "", "passes", 60
+    ),
     "relaxed_re_arm_between_passes": Bug(
         "channel.cuh", _TOLD, _TOLD.replace("        fence_system();\n", ""), "passes", 60
     ),
     "token_too_old": Bug(
         "channel.cuh",
-        "wait_tokens<RANK, WORLD>(a.lane, token() - TOKEN_STEP,",
-        "wait_tokens<RANK, WORLD>(a.lane, token() - 2 * TOKEN_STEP,",
+        "first_token : token()",
+        "first_token - 2 * TOKEN_STEP : token()",
         "sentinel",
         60,
+    ),
+    "token_too_old_between_passes": Bug(
+        "channel.cuh", ": token() - TOKEN_STEP;", ": token() - 2 * TOKEN_STEP;", "passes", 160
+    ),
+    "first_token_waited_for_a_pass_early": Bug(
+        "channel.cuh", "first_token : token()", "first_token - TOKEN_STEP : token()", "turns", 200
     ),
     "token_before_the_pass_is_over": Bug(
         "channel.cuh",
@@ -233,11 +154,11 @@ BUGS = {
         "channel.cuh", _GRANT, "        arrive_at(GRANTED);\n        hear();\n", "passes", 60
     ),
     "waits_for_what_is_told_later": Bug(
-        "channel.cuh", "token() - TOKEN_STEP,", "token(),", "passes", 8
+        "channel.cuh", ": token() - TOKEN_STEP;", ": token();", "passes", 8
     ),
     "no_wait_at_the_end": Bug(
         "channel.cuh",
-        "    hear();\n    if (!alive) give_notice(a.lane);\n",
+        "    if (exchanges) hear();\n    if (!alive) give_notice(a.lane);\n",
         "    if (!alive) give_notice(a.lane);\n",
         "sentinel",
         60,
@@ -330,4 +251,57 @@ BUGS = {
         "overlap",
         60,
     ),
+    "deadline_of_half_the_time": Bug(
+        "deadline.cuh", "(long long)lane.limit_ns", "(long long)lane.limit_ns / 2", "slow", 20
+    ),
+    "deadline_that_starts_anew_at_each_look": Bug(
+        "deadline.cuh", "if (started == 0) started = now;", "started = now;", "late", 8
+    ),
+    "sum_on_a_dead_lane": Bug(
+        "all_reduce_ll.cuh",
+        "count, exchange.alive ? sum : nan_words<DTYPE, WORDS>());",
+        "count, sum);",
+        "late",
+        60,
+    ),
+    "low_half_of_a_flag_compared": Bug(
+        "ll.cuh",
+        "u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch",
+        "u16(v.first >> 32) == u16(epoch) && u16(v.second >> 32) == u16(epoch)",
+        "stale",
+        60,
+    ),
+    "one_flag_checked_of_a_stale_slot": Bug(
+        "ll.cuh",
+        "u32(v.first >> 32) == epoch && u32(v.second >> 32) == epoch",
+        "u32(v.second >> 32) == epoch",
+        "stale_lost",
+        20,
+    ),
+    "recovery_without_a_meeting_before": Bug(
+        "lane.py", '    rendezvous.agree("recover", timeout)\n', "", "abandoned", 20
+    ),
+    "recovery_without_a_meeting_after": Bug(
+        "lane.py", '    rendezvous.meet("recovered", timeout)\n', "", "abandoned", 20
+    ),
+    "recovery_does_not_drain": Bug(
+        "lane.py", "        lane.arena.drain()\n", "        pass\n", "abandoned", 20
+    ),
+    "recovery_empties_no_slots": Bug(
+        "lane.py", "            empty_slots(self.arena)\n", "", "abandoned", 20
+    ),
+    "recovery_keeps_the_slots": Bug(
+        "lane.py", _CLEAR, "self.arena.fill_words(0, 0, layout.LL // 4)", "abandoned", 20
+    ),
+    "recovery_keeps_the_sums": Bug(
+        "lane.py",
+        _CLEAR,
+        "self.arena.fill_words(0, 0, self.arena.layout.sentinel // 4)",
+        "abandoned",
+        60,
+    ),
+    "recovery_keeps_the_epochs": Bug(
+        "lane.py", _CLEAR, "self.arena.fill_words(0, 0, layout.EPOCHS // 4)", "abandoned", 20
+    ),
+    **LINE_BUGS,
 }

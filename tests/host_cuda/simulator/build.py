@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.host_cuda.simulator.bugs import BUGS
+from tests.host_cuda.simulator.recovery import recovery_unit
 from worldline.primitives import nvrtc
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+FAULTS = ("stale", "stale_lost", "slow", "late", "abandoned")
+"""What has to end in the right sums, or in an error by name."""
 SCENARIOS = (
     "small",
     "lines",
@@ -22,14 +25,25 @@ SCENARIOS = (
     "sentinel",
     "stages",
     "passes",
+    "turns",
     "between",
     "grids",
     "mixed",
     "wrap",
     "clears",
     "overlap",
+    *FAULTS,
 )
-_UNITS = ("memory", "schedule", "seam", "scenario", "simulate")
+_UNITS = (
+    "memory",
+    "schedule",
+    "recovery",
+    "seam",
+    "scenario",
+    "fault_scenarios",
+    "stale",
+    "simulate",
+)
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas")
 _FLAGS = ("-std=c++20", *_WARNINGS)
 _REPLAY = "python -m tests.host_cuda.simulator"
@@ -89,18 +103,27 @@ class Simulator:
         if program.exists():
             return program
         folder.mkdir()
+        host = ROOT / "primitives" / "lane.py"
         for headers in (ROOT / "primitives/cuda", ROOT / "kernels/cuda"):
             for file in headers.iterdir():
                 shutil.copy(file, folder / file.name)
+        shutil.copy(host, folder)
         # In the place of the true host_ops.h, which ops.cuh includes.
-        for name in ("host_ops.h", "seam.h"):
-            shutil.copy(HERE / name, folder / name)
+        shutil.copy(HERE / "host_ops.h", folder)
         if bug is not None:
             _plant(folder, bug)
-        # Compiled for each bug, and a small part of the time to run.
-        source = (HERE / "kernels.cpp", [folder, self._place / "common"])
-        _compile(source, folder / "kernels.o", "-O0")
-        _run(["g++", *map(str, [*self._objects, folder / "kernels.o"]), "-o", str(program)])
+        recovery, kernels = folder / "recovery_steps.cpp", folder / "kernels.o"
+        recovery.write_text(recovery_unit((folder / host.name).read_text()))
+        folders = [folder, self._place / "common", HERE]
+        _compile((recovery, folders), recovery.with_suffix(".o"), "-O0")
+        if bug is not None and BUGS[bug].header == host.name:
+            kernels = self.program().parent / kernels.name
+        else:
+            # Compiled for each bug, and a small part of the time to run.
+            four = [] if bug else ["-DFOUR"]
+            _compile((HERE / "kernels.cpp", folders), kernels, "-O0", *four)
+        objects = [*self._objects, recovery.with_suffix(".o"), kernels]
+        _run(["g++", *map(str, objects), "-o", str(program)])
         return program
 
     def run(
@@ -140,10 +163,10 @@ def _plant(folder: Path, name: str) -> None:
     (folder / bug.header).write_text(text.replace(bug.old, bug.new))
 
 
-def _compile(source: tuple[Path, list[Path]], target: Path, optimise: str) -> None:
+def _compile(source: tuple[Path, list[Path]], target: Path, *options: str) -> None:
     file, folders = source
     includes = [f"-I{folder}" for folder in folders]
-    _run(["g++", *_FLAGS, optimise, *includes, "-c", str(file), "-o", str(target)])
+    _run(["g++", *_FLAGS, *options, *includes, "-c", str(file), "-o", str(target)])
 
 
 def _run(command: list[str]) -> None:

@@ -1,4 +1,5 @@
-// The real kernels, for worlds of 2 and 3: the only unit that sees the headers under test.
+// The real kernels, for worlds of 2 and 3, and with FOUR for 4: the only unit that sees the headers
+// under test.
 #include "../over.h"
 
 using namespace worldline;
@@ -31,6 +32,12 @@ void over(AllReduce& a, const simulator::Kernel& kernel) {
   as_rank<OVER, 0, 3>(a, kernel);
   as_rank<OVER, 1, 3>(a, kernel);
   as_rank<OVER, 2, 3>(a, kernel);
+#ifdef FOUR
+  as_rank<OVER, 0, 4>(a, kernel);
+  as_rank<OVER, 1, 4>(a, kernel);
+  as_rank<OVER, 2, 4>(a, kernel);
+  as_rank<OVER, 3, 4>(a, kernel);
+#endif
 }
 
 void simulator::run(const Kernel& kernel) {
@@ -59,3 +66,9 @@ void simulator::run(const Kernel& kernel) {
   else
     over<OverLl>(a, kernel);
 }
+
+#ifdef FOUR
+const int simulator::MOST_RANKS = 4;
+#else
+const int simulator::MOST_RANKS = 3;
+#endif

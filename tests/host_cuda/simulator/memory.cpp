@@ -41,6 +41,15 @@ u64 Memory::newest(u64 address, int bytes) const {
   return bytes == 4 ? initial_[place] : u64(initial_[place + 1]) << 32 | initial_[place];
 }
 
+void Memory::overwrite(Observer& who, u64 address, u64 words, u32 value) {
+  for (u64 at = address; at < address + 4 * words; at += 4) {
+    const u32 place = place_of(at), offset = offset_of(place);
+    const bool counter = offset >= u32(worldline::EPOCHS) && offset < u32(LL);
+    initial_[place] = value;
+    if (!histories_[place].empty()) append(who, place, counter ? value : u64(value) << 32 | value);
+  }
+}
+
 std::vector<Memory::Value>& Memory::history(u32 place, int bytes) {
   std::vector<Value>& values = histories_[place];
   if (values.empty()) {

@@ -23,21 +23,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "layout.cuh"
+#include "arena.h"
 #include "random.h"
-#include "seam.h"
 
 namespace simulator {
-
-constexpr u32 MOST_BLOCKS = 4;
-constexpr u64 SLOTS_BYTES = 4096, LINES_BYTES = 8192;
-constexpr u64 HALF_BYTES = SLOTS_BYTES + LINES_BYTES;  // of the region of LL and LL128
-constexpr u64 STAGE_BYTES = MOST_BLOCKS * worldline::CHANNEL;
-constexpr u64 SENTINEL = worldline::LL + 2 * HALF_BYTES;
-constexpr u64 SUMS = SENTINEL + 3 * STAGE_BYTES;
-constexpr u64 SUM_STAGE_BYTES = LINES_BYTES / 2;
-constexpr u32 ARENA_BYTES = SUMS + 3 * SUM_STAGE_BYTES;
-constexpr u32 ARENA_PLACES = ARENA_BYTES / 4;
 
 // A location: a 4-byte place in all the arenas, one after another.
 u32 place_of(u64 address);
@@ -111,6 +100,8 @@ class Memory {
   void fill(u64 address, int bytes, u64 value);
   // The newest visible value.
   u64 newest(u64 address, int bytes) const;
+  // The host's fill: at once, whatever is under way; `value` in every word.
+  void overwrite(Observer& who, u64 address, u64 words, u32 value);
 
   u64 load(Observer& who, u64 address, int bytes);
   void store(Observer& who, u64 address, int bytes, u64 value);

@@ -57,6 +57,9 @@ static Protocol with_epochs(Random& random) {
   return random.choice({Protocol::ll, Protocol::ll128, Protocol::ll128_atomic});
 }
 
+Call any_call(int world, u64 most, Random& random) { return any(any_protocol(random), world, most, random); }
+Call call_with_epochs(int world, u64 most, Random& random) { return any(with_epochs(random), world, most, random); }
+
 // Few items to a thread, so that a rank is often a whole operation ahead of another.
 static Scenario small(Protocol protocol, Random& random) {
   Scenario scenario{random.between(2, 3), {}};
@@ -115,6 +118,16 @@ static Scenario passes(Random& random) {
   for (int i = 0; i < 3; ++i)
     scenario.calls.push_back(call(Protocol::sentinel, scenario.world, random.between(1, 2), random.choice({12, 80, 80}),
                                   u32(random.between(1, 3)), random.choice({1u, 2u}), random));
+  return scenario;
+}
+
+// Sentinel operations of several passes and of one by turns: whose token covers what changes.
+static Scenario turns(Random& random) {
+  Scenario scenario{random.between(2, 3), {}};
+  const u32 grid = u32(random.between(1, 2));
+  for (int i = 0; i < 6; ++i)
+    scenario.calls.push_back(
+        call(Protocol::sentinel, scenario.world, 1, i % 3 == 0 ? 60 : 4 * grid, grid, 1, random));
   return scenario;
 }
 
@@ -185,12 +198,18 @@ Scenario draw(const std::string& name, Random& random) {
   if (name == "sums_in_pieces") return sums(true, random);
   if (name == "stages") return stages(random);
   if (name == "passes") return passes(random);
+  if (name == "turns") return turns(random);
   if (name == "between") return between(random);
   if (name == "grids") return grids(random);
   if (name == "mixed") return mixed(random);
   if (name == "wrap") return wrap(random);
   if (name == "clears") return clears(random);
   if (name == "overlap") return overlap(random);
+  if (name == "stale") return stale(false, random);
+  if (name == "stale_lost") return stale(true, random);
+  if (name == "slow") return slow(random);
+  if (name == "late") return late(random);
+  if (name == "abandoned") return abandoned(random);
   fail("no scenario is named " + name);
 }
 

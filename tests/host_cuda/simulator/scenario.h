@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "memory.h"
+#include "naps.h"
 #include "random.h"
 
 namespace simulator {
@@ -29,12 +30,28 @@ struct Scenario {
   bool pieces = false;       // lines of LL128 arrive in pieces
   bool faulty = false;       // one store to a peer gets lost
   bool overlapped = false;   // rank 0 runs its first two calls at once
+  bool older_slots = false;  // slots start as calls of any older epochs would have left them
+  int slow = -1;             // the rank that naps
+  std::vector<Nap> naps{};   // within the deadline of its peers' waits, unless it is late
+  bool late = false;         // they may be in vain
+  bool certain = false;      // and some are
+  size_t missed = ~size_t(0);  // from which call on the slow rank makes none before it recovers
+  size_t recovery = 0;       // before which call all ranks recover; 0: never
+
+  bool in_vain() const { return faulty || late; }
 };
 
 // Passes of a block of a sentinel call.
 u32 passes(const Call& call, int world, u32 block);
 
-// Draw a scenario of a named kind; "mixed" draws from everything but overlaps.
+Call any_call(int world, u64 most, Random& random);
+Call call_with_epochs(int world, u64 most, Random& random);
+Scenario stale(bool lost, Random& random);
+Scenario slow(Random& random);
+Scenario late(Random& random);
+Scenario abandoned(Random& random);
+
+// Draw a scenario of a named kind; "mixed" draws from everything but what goes wrong.
 Scenario draw(const std::string& name, Random& random);
 std::string describe(const Call& call);
 

@@ -27,19 +27,22 @@ static void learn(Clock& clock, const Clock& more) {
 
 static void entry() {
   Schedule& schedule = *Schedule::running;
-  run(schedule.current().launch->order.kernel);
+  const Order& order = schedule.current().launch->order;
+  if (order.recovers)
+    schedule.recover();
+  else
+    run(order.kernel);
   schedule.current().ended = true;
   schedule.give_way();
 }
 
 Schedule::Schedule(Memory& memory, Random& random, std::vector<std::vector<Order>> streams,
-                   std::function<void(const Launch&)> ended, bool unordered, bool faulty)
+                   std::function<void(const Launch&)> ended, Faults faults)
     : memory(memory),
       random_(random),
       streams_(std::move(streams)),
       ended_(std::move(ended)),
-      unordered_(unordered),
-      faulty_(faulty),
+      faults_(std::move(faults)),
       pasts_(streams_.size(), Past{std::vector<u32>(memory.places()), {}}),
       nothing_(pasts_[0]),
       launches_(streams_.size()),
@@ -56,6 +59,10 @@ Schedule::Schedule(Memory& memory, Random& random, std::vector<std::vector<Order
   switch_ = random.choice({0.1, 0.5, 0.9});
   drain_ = random.choice({0.02, 0.2, 0.6});
   patience_ = random.choice({0.5, 0.9});
+  if (const int slow = faults_.naps.rank(); slow >= 0) {
+    rank_pace_[slow] /= 100;
+    for (double& pace : link_pace_[slow]) pace /= 100;
+  }
 }
 
 void Schedule::run() {
@@ -77,7 +84,8 @@ void Schedule::fail(const std::string& what) {
 
 void Schedule::point() {
   ++steps;
-  if (random_.chance(switch_)) give_way();
+  const bool nap = faults_.naps.come(current_->launch->rank, current_->launch->call, clock_ns());
+  if (random_.chance(switch_) || nap) give_way();
 }
 
 // The last thread of the block to arrive lets go on those that wait there.
@@ -105,11 +113,9 @@ void Schedule::meet(int barrier, bool waits) {
   while (self.at_barrier >= 0) give_way();
 }
 
-void Schedule::sleep(u32 first, u32 second) {
+void Schedule::sleep() {
   const Observer& observer = current_->observer;
-  current_->words[0] = first;
-  current_->words[1] = second;
-  for (int i = 0; i < 2; ++i) current_->seen[i] = memory.floor(observer, current_->words[i]);
+  for (Seen& look : current_->looks) look.until = memory.floor(observer, look.place);
   current_->asleep = true;
   give_way();
 }
@@ -121,7 +127,7 @@ void Schedule::let_successor() {
 }
 
 bool Schedule::may_start(int rank, u32 call) const {
-  if (unordered_ && rank > 0 && call == 0)
+  if (faults_.unordered && rank > 0 && call == 0)
     for (const Thread* thread : threads_)
       if (ready(*thread)) return false;
   for (u32 before = 0; before < streams_[rank][call].after; ++before) {
@@ -171,11 +177,13 @@ void Schedule::start(int rank, u32 call) {
 }
 
 bool Schedule::ready(const Thread& thread) const {
-  if (thread.at_barrier >= 0) return false;
+  if (thread.at_barrier >= 0 || naps(thread.launch->rank)) return false;
+  if (thread.until) return thread.until();
   if (thread.for_predecessor) return in_order_[thread.launch->rank] >= thread.launch->order.after;
   if (!thread.asleep) return true;
-  return memory.newer(thread.observer, thread.words[0], thread.seen[0]) ||
-         memory.newer(thread.observer, thread.words[1], thread.seen[1]);
+  return std::any_of(thread.looks.begin(), thread.looks.end(), [&](const Seen& look) {
+    return memory.newer(thread.observer, look.place, look.until);
+  });
 }
 
 void Schedule::step() {
@@ -189,7 +197,7 @@ void Schedule::step() {
     }
   for (Team* team : teams_)
     for (int arena = 0; arena < memory.arenas(); ++arena)
-      if (team->waiting[arena] > 0)
+      if (team->waiting[arena] > 0 && !naps(team->rank))
         links_.push_back({link_pace_[team->rank][arena], team, arena});
   if (steps > MOST_STEPS) fail("no end after " + std::to_string(steps) + " steps");
   // As long as nothing has changed, just choose again.
@@ -221,11 +229,14 @@ bool Schedule::drain_some(bool hurry) {
 
 // Nobody can run and no store is under way.
 void Schedule::idle() {
-  bool dead = unordered_ || faulty_;
+  const u64 now = clock_ns(), until = faults_.naps.until();
+  bool goes_on = faults_.unordered || faults_.in_vain || now < until;
   for (size_t rank = 0; rank < streams_.size(); ++rank)
-    dead |= memory.newest(arena_base(int(rank)) + worldline::DEAD, 8) != 0;
-  if (!dead || ++leaps_ > MOST_LEAPS)
+    goes_on |= memory.newest(arena_base(int(rank)) + worldline::DEAD, 8) != 0;
+  if (!goes_on || ++leaps_ > MOST_LEAPS)
     fail("hang: no store is under way and all wait: " + who_waits());
+  // While a rank naps the others look at the clock many times before they may be late.
+  leapt_ns_ += now < until ? std::min(until - now, LIMIT_NS / 64) : 2 * LIMIT_NS;
   // Threads that wait on a dead lane look at its word, or the clock, only after so many polls.
   for (Thread* thread : threads_) thread->asleep = false;
 }

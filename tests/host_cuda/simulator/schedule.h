@@ -11,6 +11,7 @@
 
 #include "fiber.h"
 #include "memory.h"
+#include "naps.h"
 #include "races.h"
 
 namespace simulator {
@@ -20,9 +21,14 @@ struct Order {
   Kernel kernel;
   u32 grid, threads;
   u32 after;  // how many kernels before it on the stream its predecessors are
+  bool recovers = false;  // not a kernel: its one thread is the host's, which recovers the lane
 };
 
 struct Launch;
+
+struct Seen {
+  u32 place, until;  // how far it has been seen
+};
 
 struct Thread {
   Observer observer;
@@ -34,7 +40,8 @@ struct Thread {
   int at_barrier = -1;  // the one it waits at
   bool for_predecessor = false, paused = false, asleep = false;
   bool let_successor = false, ended = false;
-  u32 words[2] = {}, seen[2] = {};  // while asleep: the places it waits at, and how far it has seen them
+  std::vector<Seen> looks;  // where it has looked since it paused last: there it waits while it is asleep
+  std::function<bool()> until;  // what a host waits for
 };
 
 // One of a block's barriers: number 0 is the whole block's, at the others some threads only arrive.
@@ -62,13 +69,20 @@ struct Launch {
   Races races;
 };
 
+// What is out of the ordinary in a run.
+struct Faults {
+  bool unordered = false;  // rank 0's peers start once all its threads wait for them
+  bool in_vain = false;    // a wait in vain runs into its deadline instead of being a hang; so it does if unordered
+  Naps naps;
+  std::function<void(int)> recovering;  // sees each rank before it clears its arena
+};
+
 class Schedule {
  public:
   // Run all streams to their ends, and until all stores are visible. `ended` sees each launch as it
-  // ends. With `unordered`, rank 0's peers start once all its threads wait for them. With it, or
-  // with `faulty`, a wait in vain runs into its deadline instead of being a hang.
+  // ends.
   Schedule(Memory& memory, Random& random, std::vector<std::vector<Order>> streams,
-           std::function<void(const Launch&)> ended, bool unordered, bool faulty);
+           std::function<void(const Launch&)> ended, Faults faults);
   void run();
 
   // For the thread that runs.
@@ -76,13 +90,14 @@ class Schedule {
   void point();
   void give_way() { current_->fiber.leave(); }
   void meet(int barrier, bool waits);
-  void sleep(u32 first, u32 second);
+  void sleep();
   void let_successor();
-  u64 clock_ns() const { return (u64(1) << 40) + leaps_ * LEAP_NS + steps * 1000; }
+  void recover();
+  u64 clock_ns() const { return (u64(1) << 40) + leapt_ns_ + steps * 1000; }
   [[noreturn]] void fail(const std::string& what);
 
   static Schedule* running;
-  static constexpr u64 LEAP_NS = u64(1) << 41;
+  static constexpr u64 LIMIT_NS = u64(1) << 40;  // of a wait: far more than all steps take
   Memory& memory;
   u64 steps = 0;
 
@@ -102,12 +117,14 @@ class Schedule {
   Thread& choose(const std::vector<Thread*>& from);
   void go_on(Thread& thread);
   void end(Launch& launch);
+  bool drained(const Launch& recovery) const;
+  bool naps(int rank) const { return faults_.naps.asleep(rank, clock_ns()); }
   std::string who_waits() const;
 
   Random& random_;
   std::vector<std::vector<Order>> streams_;
   std::function<void(const Launch&)> ended_;
-  bool unordered_, faulty_;
+  Faults faults_;
   std::vector<Past> pasts_;  // by rank: of its kernels from the first on that have ended
   const Past nothing_;       // of a kernel without predecessors
   std::vector<std::vector<std::unique_ptr<Launch>>> launches_;
@@ -120,7 +137,8 @@ class Schedule {
   double switch_, drain_, patience_;
   Thread* current_ = nullptr;
   Thread* frozen_ = nullptr;
-  u64 leaps_ = 0;
+  u64 leaps_ = 0, leapt_ns_ = 0;
+  std::vector<size_t> met_;  // by meeting of a recovery: how many ranks have come
   std::string failure_;
 };
 

@@ -18,27 +18,32 @@ u64 load(u64 address, int bytes) {
   return Schedule::running->memory.load(observer(), address, bytes);
 }
 
-// A thread that looks again sleeps until there is something new at either address.
-static void sleep_if_paused(u64 first, u64 second) {
-  bool& paused = Schedule::running->current().paused;
-  if (paused) Schedule::running->sleep(place_of(first), place_of(second));
-  paused = false;
+// A thread that looks again sleeps until there is something new wherever it looked before it paused.
+static void look_at(u64 first, u64 second) {
+  Thread& thread = Schedule::running->current();
+  if (thread.paused) {
+    Schedule::running->sleep();
+    thread.looks.clear();
+  }
+  thread.paused = false;
+  thread.looks.push_back({place_of(first), 0});
+  thread.looks.push_back({place_of(second), 0});
 }
 
 u32 load_acquire(u64 address) {
-  sleep_if_paused(address, address);
+  look_at(address, address);
   return u32(load(address, 4));
 }
 
 void load_pair(u64 address, u64 values[2]) {
-  sleep_if_paused(address, address + 8);
+  look_at(address, address + 8);
   values[0] = load(address, 8);
   values[1] = load(address + 8, 8);
 }
 
 void load_line(u64 address, u64 words[16]) {
   const u64 last = address + u64(worldline::LINE) - 16;
-  sleep_if_paused(address, last);
+  look_at(address, last);
   Schedule::running->point();
   Schedule::running->memory.load_line(observer(), address, words);
 }

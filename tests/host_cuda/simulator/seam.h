@@ -52,6 +52,7 @@ struct Kernel {
   bool wide;
 };
 void run(const Kernel& kernel);
+extern const int MOST_RANKS;  // of a world whose kernels are compiled in
 
 constexpr u64 BATCH = 2;  // of a sentinel kernel whose threads take several items
 

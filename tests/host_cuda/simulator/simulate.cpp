@@ -10,6 +10,7 @@
 #include "failure.h"
 #include "scenario.h"
 #include "schedule.h"
+#include "stale.h"
 
 using namespace simulator;
 
@@ -18,7 +19,6 @@ namespace {
 constexpr int OPERATION = 1;
 constexpr u32 GARBAGE = 0x7f7f7f7f, BESIDE = 0x5a5a5a5a, LAST_EPOCH = 0xffffffffu;
 constexpr u32 ONES = 0xffffffffu, NAN_BITS = 0x7fffffffu;
-constexpr u64 LIMIT_NS = u64(1) << 40;
 constexpr size_t MARGIN = 2;
 
 using Words = std::vector<u32>;
@@ -54,6 +54,7 @@ class Simulation {
     memory_.lines_in_pieces = scenario.pieces;
     if (scenario.faulty) memory_.lost = random.below(30);
     for (int rank = 0; rank < scenario.world; ++rank) fill(arena_base(rank));
+    known_.resize(size_t(scenario.world));
   }
 
   u64 run() {
@@ -62,16 +63,17 @@ class Simulation {
     targets_ = sources_;
     std::vector<std::vector<Order>> streams(static_cast<size_t>(world));
     for (size_t number = 0; number < scenario_.calls.size(); ++number) add(number, streams);
+    Faults faults{scenario_.overlapped, scenario_.in_vain(), Naps(scenario_.slow, scenario_.naps),
+                  [this](int rank) { known_[rank] = {control(rank, worldline::DEAD) != 0, told(rank)}; }};
     Schedule schedule(
-        memory_, random_, std::move(streams), [this](const Launch& launch) { check(launch); },
-        scenario_.overlapped, scenario_.faulty);
+        memory_, random_, std::move(streams), [this](const Launch& launch) { check(launch); }, std::move(faults));
     schedule.run();
     if (scenario_.overlapped)
       check_overlap();
-    else if (scenario_.faulty)
-      check_fault();
+    else if (scenario_.in_vain())
+      check_faults();
     else
-      check_end();
+      check_end(0, scenario_.epoch);
     return schedule.steps;
   }
 
@@ -86,6 +88,7 @@ class Simulation {
     }
     for (u64 at = worldline::TOKENS; at < worldline::LL; at += 4) memory_.fill(arena + at, 4, count);
     for (u64 at = SENTINEL; at < SUMS; at += 8) memory_.fill(arena + at, 8, ~u64(0));
+    if (scenario_.older_slots) fill_with_older(memory_, arena, scenario_.epoch, random_);
     if (!scenario_.stale_slots) return;
     // Flags 2 and 3: the first epochs after the wrap, each in its own half.
     for (u64 half = 0; half < 2; ++half) {
@@ -113,6 +116,14 @@ class Simulation {
 
   void add(size_t number, std::vector<std::vector<Order>>& streams) {
     const Call& call = scenario_.calls[number];
+    if (scenario_.recovery > 0 && number == scenario_.recovery)
+      for (int rank = 0; rank < scenario_.world; ++rank) {
+        Kernel host{};
+        host.rank = rank;
+        host.notice = notice(rank);
+        // A host is ahead of its stream, and may recover while its kernels run.
+        streams[rank].push_back({host, 1, 1, 0, true});
+      }
     Words sums;
     for (int rank = 0; rank < scenario_.world; ++rank) {
       Words& source = sources_[number][rank];
@@ -131,7 +142,7 @@ class Simulation {
       if (!call.in_place) target.resize(call.count + MARGIN, BESIDE);
       Kernel kernel{};
       for (int peer = 0; peer < scenario_.world; ++peer) kernel.base[peer] = arena_base(peer);
-      kernel.limit_ns = LIMIT_NS;
+      kernel.limit_ns = Schedule::LIMIT_NS;
       kernel.notice = notice(rank);
       kernel.rank = rank;
       kernel.world = scenario_.world;
@@ -151,7 +162,8 @@ class Simulation {
       kernel.wide = random_.chance(0.5);
       const bool overlaps = scenario_.overlapped && rank == 0 && number == 1;
       const u32 threads = call.threads + (call.sentinel() ? 1 : 0);
-      streams[rank].push_back({kernel, call.grid, threads, overlaps ? 0 : u32(number)});
+      if (!missed(number, rank))
+        streams[rank].push_back({kernel, call.grid, threads, overlaps ? 0 : u32(streams[rank].size())});
     }
     expected_.push_back(std::move(sums));
   }
@@ -160,11 +172,15 @@ class Simulation {
     return (scenario_.calls[number].in_place ? sources_ : targets_)[number][rank];
   }
 
+  bool missed(size_t number, int rank) const {
+    return rank == scenario_.slow && number >= scenario_.missed && number < scenario_.recovery;
+  }
   u64 control(int rank, int offset) const { return memory_.newest(arena_base(rank) + offset, 8); }
+  bool told(int rank) const { return memory_.newest(notice(rank), 8) == 1; }
 
   // A launch of an ordered run, as it ends.
   void check(const Launch& launch) const {
-    if (scenario_.overlapped || scenario_.faulty) return;
+    if (scenario_.overlapped || scenario_.in_vain()) return;
     const Call& call = scenario_.calls[launch.call];
     const std::string where = "rank " + text(launch.rank) + " call " + text(launch.call) + " (" +
                               describe(call) + "): ";
@@ -193,16 +209,18 @@ class Simulation {
         fail(where + "the lane is dead");
   }
 
-  void check_end() const {
+  // Of the calls from `first` on, with `before` in all counters before them.
+  void check_end(size_t first, u32 before) const {
     check_alive("after the last call: ");
-    u32 epoch = scenario_.epoch, turn = scenario_.epoch << 2;
-    for (const Call& call : scenario_.calls) {
+    const std::vector<Call> calls(scenario_.calls.begin() + std::ptrdiff_t(first), scenario_.calls.end());
+    u32 epoch = before, turn = before << 2;
+    for (const Call& call : calls) {
       if (!call.sentinel()) epoch = next_epoch(epoch);
       if (call.adds()) turn = next_count(turn);
     }
     for (int word = 0; word < worldline::MAX_BLOCKS; ++word) {
-      u32 count = scenario_.epoch << 2;
-      for (const Call& call : scenario_.calls)
+      u32 count = before << 2;
+      for (const Call& call : calls)
         if (call.sentinel()) count = count_after(count, passes(call, scenario_.world, u32(word)));
       for (int rank = 0; rank < scenario_.world; ++rank)
         if (memory_.newest(arena_base(rank) + worldline::EPOCHS + 4 * word, 4) != epoch ||
@@ -215,35 +233,66 @@ class Simulation {
   // Two calls of rank 0 ran at once: every rank must know, and no later call may give a number.
   void check_overlap() const {
     if (control(0, worldline::OVERLAPPED) != OPERATION + 1) fail("the overlap was not reported");
+    for (int rank = 0; rank < scenario_.world; ++rank)
+      if (control(rank, worldline::DEAD) == 0) fail("rank " + text(rank) + "'s lane lives on");
+    check_refused();
+  }
+
+  // The last call came to a dead lane.
+  void check_refused() const {
     const size_t last = scenario_.calls.size() - 1;
     for (int rank = 0; rank < scenario_.world; ++rank) {
-      if (control(rank, worldline::DEAD) == 0) fail("rank " + text(rank) + "'s lane lives on");
-      if (memory_.newest(notice(rank), 8) != 1) fail("rank " + text(rank) + "'s host was not told");
+      if (!told(rank)) fail("rank " + text(rank) + "'s host was not told");
       for (u64 i = 0; i < scenario_.calls[last].count; ++i)
-        if (output(last, rank)[i] != 0x7fffffff)
-          fail("rank " + text(rank) + " has a number from a dead lane");
+        if (output(last, rank)[i] != NAN_BITS) fail("rank " + text(rank) + " has a number from a dead lane");
     }
   }
 
-  // A store was lost: the sums are right all the same, or all ranks know, and no number is wrong.
-  void check_fault() const {
+  // Waits may have been in vain. Up to the recovery, if there is one, all sums are right all the same,
+  // or all ranks know and no number is wrong; after it they are right.
+  void check_faults() {
+    const size_t recovery = scenario_.recovery, calls = scenario_.calls.size();
+    if (recovery == 0)
+      for (int rank = 0; rank < scenario_.world; ++rank) known_[rank] = {control(rank, worldline::DEAD) != 0, told(rank)};
     bool dead = false;
-    for (int rank = 0; rank < scenario_.world; ++rank) dead |= control(rank, worldline::DEAD) != 0;
+    for (const Known& known : known_) dead |= known.dead;
     for (int rank = 0; rank < scenario_.world; ++rank) {
-      if (dead && control(rank, worldline::DEAD) == 0) fail("rank " + text(rank) + "'s lane lives on");
-      bool exact = true;
-      for (size_t number = 0; number < scenario_.calls.size(); ++number)
-        for (u64 i = 0; i < scenario_.calls[number].count; ++i) {
-          const u32 found = output(number, rank)[i];
-          if (found == expected_[number][i]) continue;
-          exact = false;
-          if (found != NAN_BITS)
-            fail("rank " + text(rank) + " call " + text(number) + " (" + describe(scenario_.calls[number]) +
-                 "): wrong number: element " + text(i) + " is " + std::to_string(as_float(found)));
-        }
       // A rank whose kernels had all ended learns of it with its next call.
-      if (!exact && memory_.newest(notice(rank), 8) != 1) fail("rank " + text(rank) + "'s host was not told");
+      if (!exact_or_nan(rank, 0, recovery > 0 ? recovery : calls) && !known_[rank].told)
+        fail("rank " + text(rank) + "'s host was not told");
+      if (recovery > 0 && !exact_or_nan(rank, recovery, calls)) fail("rank " + text(rank) + " has NaN after the recovery");
     }
+    for (int rank = 0; rank < scenario_.world; ++rank)
+      if (dead && !known_[rank].dead) fail("rank " + text(rank) + "'s lane lives on");
+    if (scenario_.certain && !dead) fail("nobody noticed that a rank was late");
+    if (recovery > 0) return check_end(recovery, 0);
+    if (dead) check_records();
+    if (scenario_.certain) check_refused();
+  }
+
+  // The dead words name ranks that have a record of a wait for another.
+  void check_records() const {
+    for (int rank = 0; rank < scenario_.world; ++rank) {
+      const int reporter = int(control(rank, worldline::DEAD)) - 1;
+      const auto field = [&](int word) { return control(reporter, worldline::RECORD + 8 * word); };
+      const bool whole = field(worldline::RECORD_WORDS) == 1 && field(0) == OPERATION && int(field(2)) == reporter;
+      if (!whole || int(field(3)) == reporter || field(3) >= u64(scenario_.world)) fail("no record of who was waited for");
+    }
+  }
+
+  // Returns whether all sums of a rank's calls are right; what is not, must be NaN.
+  bool exact_or_nan(int rank, size_t first, size_t end) const {
+    bool exact = true;
+    for (size_t number = first; number < end; ++number)
+      for (u64 i = 0; i < scenario_.calls[number].count && !missed(number, rank); ++i) {
+        const u32 found = output(number, rank)[i];
+        if (found == expected_[number][i]) continue;
+        exact = false;
+        if (found != NAN_BITS)
+          fail("rank " + text(rank) + " call " + text(number) + " (" + describe(scenario_.calls[number]) +
+               "): wrong number: element " + text(i) + " is " + std::to_string(as_float(found)));
+      }
+    return exact;
   }
 
   const Scenario& scenario_;
@@ -251,6 +300,10 @@ class Simulation {
   Random& random_;
   std::vector<std::vector<Words>> sources_, targets_;  // by call and rank
   std::vector<Words> expected_;                        // by call
+  struct Known {
+    bool dead = false, told = false;
+  };
+  std::vector<Known> known_;  // by rank: of its lane's death, at the end or before it recovers
 };
 
 }  // namespace
