@@ -73,10 +73,13 @@ WL_DEVICE void all_reduce_ll128_two_shot(const AllReduce& a) {
   });
   each_of_warp<LOOPS>(thread, exchange.threads, share, [&](u64 item, bool) {
     Part seen[WORLD];
-    exchange.receive(seen, 1, item, [&](int owner) WL_INLINE { return exchanged(owner, item); });
+    exchange.look(seen, 1, item, [&](int owner) WL_INLINE { return exchanged(owner, item); });
 #pragma unroll
-    for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK) store(owner, item, exchange.protocol.data(seen[owner]));
+    for (int owner = 0; owner < WORLD; ++owner) {
+      if (owner == RANK) continue;
+      exchange.receive_from(owner, seen[owner], 1, item, exchanged(owner, item));
+      store(owner, item, exchange.protocol.data(seen[owner]));
+    }
   });
   exchange.leave();
 }

@@ -30,6 +30,7 @@ WL_DEVICE u64 ll128_flag(u32 epoch) { return u64(epoch) << 32 | epoch; }
 struct Ll128 : Halves {
   static constexpr int WORDS = LINE / 4 / LINE_LANES;  // of a thread, the flag's included
   static constexpr u64 BYTES = LINE / LINE_LANES;
+  static constexpr bool AT_ONCE = false;  // its threads' registers hold less
   using Look = Part;
   using Halves::Halves;
 
@@ -47,46 +48,23 @@ struct Ll128 : Halves {
     warp_meets();
     return wanted ? load_part(slot) : Part{};
   }
-  // For the slots of all ranks but OWN. All threads of a warp come, and look again together at every
-  // slot until none misses any: one vote a round.
-  template <int OWN, int N, class Wanted, class Slot, class Where>
-  WL_DEVICE bool wait(Part (&seen)[N], Wanted wanted, Slot slot, Where where, const Lane& lane) const {
-    const auto flag = [&](int i) WL_INLINE { return seen[i].v[WORDS / 2 - 1]; };
-    u32 waits = 0;  // a bit for each slot
-#pragma unroll
-    for (int i = 0; i < N; ++i) waits |= u32(i != OWN && wanted(i)) << i;
-    waits = not_before_here(waits);
-    const auto active = [&](int i) WL_INLINE { return i == OWN ? 0 : waits >> i & 1; };
-    // No condition is left early: a branch would part the threads of a line.
-    const u32 holds = holds_flag(thread_index());
-    const auto missing = [&](int i) WL_INLINE { return active(i) & holds & u32(flag(i) != ll128_flag(epoch)); };
-    const auto all_here = [&]() WL_INLINE {
-      u32 left = 0;
-#pragma unroll
-      for (int i = 0; i < N; ++i) left |= missing(i);
-      return warp_all(left == 0);
-    };
-    if (all_here()) return true;
+  WL_DEVICE bool wait(const char* slot, Part& seen, bool wanted, Awaited what, const Lane& lane) const {
+    const bool looks = wanted && holds_flag(thread_index());
+    const auto flag = [&] { return seen.v[WORDS / 2 - 1]; };
+    const auto arrived = [&] { return !looks || flag() == ll128_flag(epoch); };
+    if (warp_all(arrived())) return true;
     Patience patience;
 #pragma unroll 1
     for (u32 rounds = 1;; ++rounds) {
 #pragma unroll
       for (int poll = 0; poll < POLLS; ++poll) {
         pause();
-#pragma unroll
-        for (int i = 0; i < N; ++i)
-          if (active(i)) seen[i] = load_part(slot(i));
-        if (all_here()) return true;
+        if (wanted) seen = load_part(slot);
+        if (warp_all(arrived())) return true;
       }
 #ifndef WL_NO_DEADLINE
       if (rounds % (SPINS / POLLS) != 0) continue;
-      Awaited first{};
-      u32 shown = 0;
-      bool late = false;
-#pragma unroll
-      for (int i = N - 1; i >= 0; --i)
-        if (missing(i)) first = where(i), shown = u32(flag(i)), late = true;
-      late = late && !patience.more(lane, epoch, first.peer, first.index, shown);
+      const bool late = !arrived() && !patience.more(lane, epoch, what.peer, what.index, u32(flag()));
       if (!warp_all(!late)) return false;
 #endif
     }

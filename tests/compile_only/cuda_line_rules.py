@@ -58,12 +58,11 @@ def warps_vote_on_what_they_see(build: CudaBuild) -> list[str]:
     if not build.case.lines:
         return []
     flow, polls = build.flow, _polls(build.flow)
-    # A wait's first looks, each round and the verdict; and once whether the lane is alive.
-    votes, least = flow.find(VOTE), 1 + (POLLS + 2) * build.case.shots
+    # The first look, each poll and the verdict; and once whether the lane is alive.
+    votes, least = flow.find(VOTE), 1 + (POLLS + 2) * slot_count(build)
     unvoted = flow.after([*polls, *flow.find(reads_clock)], votes)
-    hangs = {*flow.find(is_send), *flow.find(ITEM_STORE), *flow.find(opcode("EXIT"))}
-    # One round's looks come together, before the votes on all of them.
-    hangs |= {i for i in flow.find(LL_LOAD) if i not in polls or i in flow.after([i], votes)}
+    hangs = {*flow.find(LL_LOAD), *flow.find(is_send), *flow.find(ITEM_STORE)}
+    hangs |= set(flow.find(opcode("EXIT")))
     return [
         *([f"{len(votes)} votes, not {least}"] if len(votes) < least else []),
         *expect("polls", len(polls), POLLS * slot_count(build)),

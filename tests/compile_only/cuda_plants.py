@@ -45,7 +45,7 @@ class CudaPlant:
 
 
 _TWO_STORES = "st.relaxed.sys.global.b64 [%0], %1; st.relaxed.sys.global.b64 [%0+8], %2;"
-_POLL = "if (active(i)) seen[i] = load_part(slot(i));"
+_POLL = "if (wanted) seen = load_part(slot);"
 _WORDS = "const u32* p = static_cast<const u32*>(base) + 2 * item;\n    const u64 both = "
 
 CUDA_PLANTS = {
@@ -304,14 +304,14 @@ CUDA_PLANTS = {
         "lines_stay_whole",
         "ll128.cuh",
         _POLL,
-        _POLL.replace("active(i)", "active(i) & holds"),
+        _POLL.replace("wanted", "looks"),
         kernel=LINES,
     ),
     "a flag that is not polled again": CudaPlant(
         "lines_stay_whole",
         "ll128.cuh",
         _POLL,
-        _POLL.replace("active(i)", "active(i) & ~holds"),
+        _POLL.replace("wanted", "wanted && !looks"),
         kernel=MORE_LINES,
         module=Module(80, 2, 1),
     ),
@@ -319,7 +319,7 @@ CUDA_PLANTS = {
         "lines_stay_whole",
         "ll128.cuh",
         _POLL,
-        _POLL.replace("active(i)", "missing(i)"),
+        _POLL.replace("wanted", "!arrived()"),
         kernel=MORE_LINES,
         module=Module(100, 2, 1),
     ),

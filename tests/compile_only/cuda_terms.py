@@ -77,6 +77,11 @@ def slot_count(build: CudaBuild) -> int:
     return build.case.shots * build.case.peers * build.case.batch
 
 
+def wait_count(build: CudaBuild) -> int:
+    """Count the places where a thread waits for slots: for all of a shot, or a line at a time."""
+    return build.case.shots * (build.case.peers if build.case.lines else 1)
+
+
 def rearm_count(build: CudaBuild) -> int:
     """Count the places where a kernel empties slots again: behind each look that can find data."""
     return (1 + POLLS) * slot_count(build) if build.case.sentinel else 0

@@ -33,8 +33,8 @@ PLANTED = {
     "a line whose flag is not looked at": (
         "ll128",
         "ll128.cuh",
-        "u32(flag(i) != ll128_flag(epoch))",
-        "u32(flag(i) == 0)",
+        "!looks || flag() == ll128_flag(epoch)",
+        "!looks || flag() != 0",
     ),
     "one stage": ("sentinel", "sentinel.cuh", "(count & 3) * stage", "(count & 0) * stage"),
     "a slot that is not re-armed": (

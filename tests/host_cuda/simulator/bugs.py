@@ -110,7 +110,7 @@ BUGS = {
         "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30
     ),
     "line_of_any_epoch": Bug(
-        "ll128.cuh", "u32(flag(i) != ll128_flag(epoch))", "u32(flag(i) == 0)", "lines", 20
+        "ll128.cuh", "flag() == ll128_flag(epoch)", "flag() != 0", "lines", 20
     ),
     "flag_taken_for_data": Bug(
         "line_items.cuh", "eights(WORDS / 2 - holds_flag(thread))", "eights(WORDS / 2)", "lines", 8
@@ -318,15 +318,15 @@ BUGS = {
     ),
     "line_of_a_later_epoch": Bug(
         "ll128.cuh",
-        "u32(flag(i) != ll128_flag(epoch))",
-        "u32(int(u32(flag(i)) - epoch) < 0)",
+        "flag() == ll128_flag(epoch)",
+        "int(u32(flag()) - epoch) >= 0",
         "stale",
         20,
     ),
     "stale_line_after_the_deadline": Bug(
         "ll128.cuh",
         "if (!warp_all(!late)) return false;",
-        "if (!warp_all(!late)) return shown != 0;",
+        "if (!warp_all(!late)) return u32(flag()) != 0;",
         "stale_lost",
         60,
     ),
