@@ -83,23 +83,33 @@ struct Exchange {
     for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, item, data, how...);
   }
 
-  // Wait for a slot of every peer that is `wanted`, of `seen` looks that were asked for at once.
+  // Look at a slot of every peer that is `wanted`: the answers take as long together as one does.
   template <class Wanted>
-  WL_DEVICE void receive(Look (&seen)[WORLD], int shot, u64 item, Wanted wanted) {
-    char* const first = slot(RANK, shot, 0, item);
-    // Addresses of many slots would not stay in the registers: each is worked out when it is used.
-    const auto from = [&](int peer) WL_INLINE {
-      const u32 slots = WORLD > 3 ? not_before_here(u32(a.stride)) : u32(a.stride);
-      return first + u64(slots) * u32(peer * SLOT);
-    };
+  WL_DEVICE void look(Look (&seen)[WORLD], int shot, u64 item, Wanted wanted) const {
 #pragma unroll
     for (int peer = 0; peer < WORLD; ++peer)
-      if (peer != RANK) seen[peer] = protocol.look(from(peer), wanted(peer));
-    const auto where = [&](int peer) WL_INLINE {
-      const u64 index = (shot * WORLD + peer) * a.stride + (thread + item) * (PROTOCOL::BYTES / SLOT);
-      return Awaited{peer, u32(index)};
-    };
-    if (alive) alive = protocol.template wait<RANK>(seen, wanted, from, where, a.lane);
+      if (peer != RANK) seen[peer] = protocol.look(slot(RANK, shot, peer, item), wanted(peer));
+  }
+  // Then wait for them all, at once if the protocol can.
+  template <class Wanted>
+  WL_DEVICE void receive(Look (&seen)[WORLD], int shot, u64 item, Wanted wanted) {
+    look(seen, shot, item, wanted);
+    if constexpr (PROTOCOL::AT_ONCE) {
+      const auto from = [&](int peer) WL_INLINE { return slot(RANK, shot, peer, item); };
+      const auto where = [&](int peer) WL_INLINE { return awaited(peer, shot, item); };
+      if (alive) alive = protocol.template wait<RANK>(seen, wanted, from, where, a.lane);
+    } else {
+#pragma unroll
+      for (int peer = 0; peer < WORLD; ++peer)
+        if (peer != RANK) receive_from(peer, seen[peer], shot, item, wanted(peer));
+    }
+  }
+  WL_DEVICE void receive_from(int peer, Look& seen, int shot, u64 item, bool wanted) {
+    if (alive) alive = protocol.wait(slot(RANK, shot, peer, item), seen, wanted, awaited(peer, shot, item), a.lane);
+  }
+  WL_DEVICE Awaited awaited(int peer, int shot, u64 item) const {
+    const u64 index = (shot * WORLD + peer) * a.stride + (thread + item) * (PROTOCOL::BYTES / SLOT);
+    return {peer, u32(index)};
   }
   // Wait for every peer's data of one slot and add all ranks' in order.
   WL_DEVICE Data reduce(int shot, u64 item, Data mine, bool active = true) {

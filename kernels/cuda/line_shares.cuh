@@ -51,10 +51,13 @@ template <int RANK, int WORLD, bool LOOPS, class Over, class Shares>
 WL_DEVICE void receive_results(Over& exchange, const Shares& shares) {
   shares.template each<LOOPS>(exchange.threads, [&](u64 item) {
     Part seen[WORLD];
-    exchange.receive(seen, 1, item, [&](int owner) WL_INLINE { return shares.exchanged(owner, item); });
+    exchange.look(seen, 1, item, [&](int owner) WL_INLINE { return shares.exchanged(owner, item); });
 #pragma unroll
-    for (int owner = 0; owner < WORLD; ++owner)
-      if (owner != RANK) shares.store(owner, item, exchange.protocol.data(seen[owner]), exchange.alive);
+    for (int owner = 0; owner < WORLD; ++owner) {
+      if (owner == RANK) continue;
+      exchange.receive_from(owner, seen[owner], 1, item, shares.exchanged(owner, item));
+      shares.store(owner, item, exchange.protocol.data(seen[owner]), exchange.alive);
+    }
   });
 }
 

@@ -23,6 +23,7 @@ WL_DEVICE u32 ll_flag(Pair v, u32 epoch) {
 struct Ll : Halves {
   static constexpr int WORDS = 2;  // of data in a slot
   static constexpr u64 BYTES = SLOT;
+  static constexpr bool AT_ONCE = true;  // waits for slots of several ranks
   using Look = Pair;
   using Halves::Halves;
 

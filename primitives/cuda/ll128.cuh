@@ -71,6 +71,7 @@ WL_DEVICE bool poll_lines(Part (&seen)[N], Active active, Missing missing, Slot 
 struct Ll128 : Halves {
   static constexpr int WORDS = LINE / 4 / LINE_LANES;  // of a thread, the flag's included
   static constexpr u64 BYTES = LINE / LINE_LANES;
+  static constexpr bool AT_ONCE = false;  // its threads' registers hold less
   using Look = Part;
   using Halves::Halves;
 
@@ -88,19 +89,17 @@ struct Ll128 : Halves {
     warp_meets();
     return wanted ? load_part(slot) : Part{};
   }
-  // For the slots of all ranks but OWN.
-  template <int OWN, int N, class Wanted, class Slot, class Where>
-  WL_DEVICE bool wait(Part (&seen)[N], Wanted wanted, Slot slot, Where where, const Lane& lane) const {
-    const auto flag = [&](int i) WL_INLINE { return flag_of(seen[i]); };
-    u32 waits = 0;  // a bit for each slot
-#pragma unroll
-    for (int i = 0; i < N; ++i) waits |= u32(i != OWN && wanted(i)) << i;
-    waits = not_before_here(waits);
-    const auto active = [&](int i) WL_INLINE { return i == OWN ? 0 : waits >> i & 1; };
-    const u32 holds = holds_flag(thread_index());
-    const auto missing = [&](int i) WL_INLINE { return active(i) & holds & u32(flag(i) != ll128_flag(epoch)); };
-    const auto shows = [&](int i) WL_INLINE { return u32(flag(i)); };
-    return poll_lines(seen, active, missing, slot, where, shows, epoch, lane);
+  WL_DEVICE bool wait(const char* slot, Part& seen, bool wanted, Awaited what, const Lane& lane) const {
+    Part one[1] = {seen};
+    const u32 looks = wanted & holds_flag(thread_index());
+    const auto flag = [&](int) WL_INLINE { return flag_of(one[0]); };
+    const bool come = poll_lines(
+        one, [&](int) WL_INLINE { return wanted; },
+        [&](int i) WL_INLINE { return looks & u32(flag(i) != ll128_flag(epoch)); },
+        [&](int) WL_INLINE { return slot; }, [&](int) WL_INLINE { return what; },
+        [&](int i) WL_INLINE { return u32(flag(i)); }, epoch, lane);
+    seen = one[0];
+    return come;
   }
   WL_DEVICE Words<WORDS> data(Part v) const {
     Words<WORDS> words;

@@ -24,6 +24,7 @@ from tests.compile_only.cuda_terms import (
     listed,
     received_count,
     sent_count,
+    wait_count,
 )
 from tests.compile_only.flow import Flow
 from tests.compile_only.rules import (
@@ -72,10 +73,10 @@ def warps_vote_on_what_they_see(build: CudaBuild) -> list[str]:
         return []
     flow, polls = build.flow, _polls(build.flow)
     # A wait's first looks, each round and the verdict; and once whether the lane is alive.
-    votes, least = flow.find(VOTE), 1 + (POLLS + 2) * build.case.shots
+    votes, least = flow.find(VOTE), 1 + (POLLS + 2) * wait_count(build)
     unvoted = flow.after([*polls, *flow.find(reads_clock)], votes)
     hangs = {*flow.find(is_send), *flow.find(ITEM_STORE), *flow.find(opcode("EXIT"))}
-    # One round's looks come together, before the votes on all of them.
+    # One round's looks come together, before the vote on all of them.
     hangs |= {i for i in flow.find(LL_LOAD) if i not in polls or i in flow.after([i], votes)}
     return [
         *([f"{len(votes)} votes, not {least}"] if len(votes) < least else []),

@@ -30,6 +30,7 @@ from tests.compile_only.cuda_terms import (
     sent_count,
     token_loads,
     token_waits,
+    wait_count,
 )
 from tests.compile_only.flow import Flow
 from tests.compile_only.rules import (
@@ -99,7 +100,7 @@ def each_thread_spins_alone(build: CudaBuild) -> list[str]:
 
 
 def waiting_loops_look_again(build: CudaBuild) -> list[str]:
-    """Each shot has a loop that waits and reads the clock, never twice without a look at a slot.
+    """Each wait has a loop that reads the clock, never twice without a look at a slot.
 
     Threads whose line is no part of the exchange go around the looks; nor do they read the clock.
     """
@@ -110,7 +111,7 @@ def waiting_loops_look_again(build: CudaBuild) -> list[str]:
     waits = [i for i in clocks if i in flow.after([i])]
     blind = [i for i in waits if i in flow.after([i], polls)]
     return [
-        *expect("waiting loops", len(waits), build.case.shots + token_waits(build)),
+        *expect("waiting loops", len(waits), wait_count(build) + token_waits(build)),
         *expect("reads of the clock", len(clocks), len(waits)),
         *listed("again without a look", flow, blind),
     ]
@@ -239,7 +240,7 @@ def registers_suffice(build: CudaBuild) -> list[str]:
     # sums. And of source and target each a thread keeps where its part of a line starts, how many
     # elements are left from there, and how many words are its own: 5 registers. Of sums it looks at
     # several lines at a time, and there is the place of the stage.
-    more = 4 * case.sentinel + 16 * case.lines + 4 * case.planes
+    more = 8 * case.sentinel + 16 * case.lines + 4 * case.planes
     most = nvrtc.REGISTERS if has_passes(build) else REGISTERS[case.module.world] + more
     return [
         *(str(i) for i in build.all_code if re.match(r"(STL|LDL)\b", i.opcode)),

@@ -86,6 +86,14 @@ def received_count(build: CudaBuild) -> int:
     return case.planes + case.peers if case.planes else case.shots * case.peers * case.batch
 
 
+def wait_count(build: CudaBuild) -> int:
+    """Count the places where a thread waits: for a shot's slots, for sums, for a line at a time."""
+    case = build.case
+    if not case.lines:
+        return case.shots
+    return 1 + case.peers if case.planes else case.shots * case.peers
+
+
 def rearm_count(build: CudaBuild) -> int:
     """Count the places where a kernel empties slots again: behind each look that can find data."""
     return (1 + POLLS) * received_count(build) if build.case.sentinel else 0

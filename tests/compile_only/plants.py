@@ -57,7 +57,9 @@ _TWO_STORES = (
 )
 # With what only the one-shot kernel has before it.
 _SENTINEL_ALIVE = """    stride: tl.constexpr = CHANNEL // SLOT // WORLD
-    number = begin_stage(arena, block)
+    first = begin_stage(arena, block)
+    number = first
+    exchanges = exchanges_tokens(block, first, grid * BLOCK < slots)
     # Each thread has read the dead word for itself.
     alive = agreed(lane_alive(arena))
 """

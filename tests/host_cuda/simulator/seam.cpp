@@ -18,16 +18,16 @@ u64 load(u64 address, int bytes) {
   return Schedule::running->memory.load(observer(), address, bytes);
 }
 
-// A thread that looks again sleeps until there is something new wherever it looked before it paused.
+// A thread that looks again sleeps until there is something new there, or wherever it looked since it
+// paused before.
 static void look_at(u64 first, u64 second) {
   Thread& thread = Schedule::running->current();
-  if (thread.paused) {
-    Schedule::running->sleep();
-    thread.looks.clear();
-  }
+  const Seen here[] = {{place_of(first), 0}, {place_of(second), 0}};
+  thread.looks.insert(thread.looks.end(), here, here + 2);
+  if (!thread.paused) return;
+  Schedule::running->sleep();
   thread.paused = false;
-  thread.looks.push_back({place_of(first), 0});
-  thread.looks.push_back({place_of(second), 0});
+  thread.looks.assign(here, here + 2);
 }
 
 u32 load_acquire(u64 address) {
