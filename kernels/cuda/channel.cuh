@@ -147,7 +147,13 @@ struct Channel {
   WL_DEVICE void receive(int shot, int first, Wanted wanted, Use use) {
     const auto item = [&](int i) WL_INLINE { return first + i / WORLD; };
     const auto theirs = [&](int i) WL_INLINE { return i % WORLD != RANK && wanted(item(i), i % WORLD); };
-    const auto from = [&](int i) WL_INLINE { return slot(RANK, shot, i % WORLD, item(i) * workers); };
+    char* const home = slot(RANK, shot, 0, 0);
+    // Addresses of many slots would not stay in the registers: each is worked out when it is used.
+    const auto from = [&](int i) WL_INLINE {
+      if constexpr (WORLD <= 3) return slot(RANK, shot, i % WORLD, item(i) * workers);
+      const u32 slots = not_before_here(u32(a.stride));
+      return home + u64(i % WORLD * slots + item(i) * workers) * SLOT;
+    };
     Pair seen[N * WORLD];
 #pragma unroll
     for (int i = 0; i < N * WORLD; ++i)
