@@ -234,7 +234,8 @@ def registers_suffice(build: CudaBuild) -> list[str]:
     # The sentinel's slots hold twice the data. So do parts of lines: 2 words of an item more, and 4
     # sums. And of source and target each a thread keeps where its part of a line starts, how many
     # elements are left from there, and how many words are its own: 5 registers.
-    more = 12 * case.sentinel + 16 * case.lines
+    # Of many ranks the sentinel keeps looks at all their slots.
+    more = (12 if case.peers > 2 else 4) * case.sentinel + 16 * case.lines
     most = nvrtc.REGISTERS if has_passes(build) else REGISTERS[case.module.world] + more
     return [
         *(str(i) for i in build.all_code if re.match(r"(STL|LDL)\b", i.opcode)),
