@@ -15,7 +15,9 @@ from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack
 from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.sentinel import (
     begin_stage,
+    came_after_several,
     exchanges_tokens,
+    first_heard,
     hear_emptied,
     keep_stage,
     next_stage,
@@ -123,7 +125,9 @@ def all_reduce_sentinel_one_shot(
     stride: tl.constexpr = CHANNEL // SLOT // WORLD
     first = begin_stage(arena, block)
     number = first
-    exchanges = exchanges_tokens(block, first, grid * BLOCK < slots)
+    several = grid * BLOCK < slots
+    exchanges = exchanges_tokens(block, first, several)
+    heard = first_heard(first, several, came_after_several(arena, block))
     # Each thread has read the dead word for itself.
     alive = agreed(lane_alive(arena))
     home = block.to(tl.int64) * CHANNEL
@@ -140,7 +144,7 @@ def all_reduce_sentinel_one_shot(
             peer = tl.load(table + (RANK + step) % WORLD)
             to = peer + channel + (RANK * stride + lane) * SLOT
             sentinel_send(to, own[0], own[1], own[2], own[3], valid & (alive != 0), DTYPE)
-        keep_stage(arena, block, number)
+        keep_stage(arena, block, number, several)
         if start == block * BLOCK:
             found = enter_lane(arena, block)
 
@@ -164,7 +168,7 @@ def all_reduce_sentinel_one_shot(
         store_items(target, slot, words, items, count, valid, DTYPE, WIDE)
         if exchanges:
             alive = hear_emptied(
-                block, first, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD
+                block, first, heard, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD
             )
         number = next_stage(number)
 
@@ -201,7 +205,9 @@ def all_reduce_sentinel_two_shot(
     stride: tl.constexpr = CHANNEL // SLOT // 2 // WORLD
     first = begin_stage(arena, block)
     number = first
-    exchanges = exchanges_tokens(block, first, grid * BLOCK < share)
+    several = grid * BLOCK < share
+    exchanges = exchanges_tokens(block, first, several)
+    heard = first_heard(first, several, came_after_several(arena, block))
     # Each thread has read the dead word for itself.
     alive = agreed(lane_alive(arena))
     home = block.to(tl.int64) * CHANNEL
@@ -219,7 +225,7 @@ def all_reduce_sentinel_two_shot(
             own = load_items(source, slot, items, count, held, DTYPE, WIDE)
             to = tl.load(table + owner) + channel + (RANK * stride + lane) * SLOT
             sentinel_send(to, own[0], own[1], own[2], own[3], held & (alive != 0), DTYPE)
-        keep_stage(arena, block, number)
+        keep_stage(arena, block, number, several)
         if start == block * BLOCK:
             found = enter_lane(arena, block)
 
@@ -274,7 +280,7 @@ def all_reduce_sentinel_two_shot(
             store_items(target, slot, words, items, count, held, DTYPE, WIDE)
         if exchanges:
             alive = hear_emptied(
-                block, first, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD
+                block, first, heard, number, alive, arena, table, limit_ns, OPERATION, RANK, WORLD
             )
         number = next_stage(number)
 

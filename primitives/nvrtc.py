@@ -43,6 +43,7 @@ _CONSTANTS = (
     "WAIT_BEAT",
     "GAVE_WAY",
     "OVERLAPPED",
+    "SEVERAL",
     "EPOCHS",
     "BUSY",
     "STAGES",

@@ -54,11 +54,13 @@ Relaxed in place of 2, a late re-arm could overwrite what q has sent, and r woul
 With two stages q would have to wait for the token before it sends, on the critical path.
 
 A release takes as long as data does, so of a launch of one pass block 0 tells for all: the end of
-the kernels before orders every block's re-arms before its token. It waits for the peers' tokens of
-the same launch, since those of other blocks' passes before were not told: when the launch ends, all
-that the launches before it re-armed is empty. Of a launch of several passes each block tells in
-every pass, and the first pass waits for its own token for the same reason, the others for that of
-the pass before. Which of the two a launch is, all ranks know.
+the kernels before orders every block's re-arms before its token. If the launch before was one pass,
+too, it waits for the peers' tokens of that one: what the launches before that re-armed is empty,
+which every block filled two launches ago at the latest. Else it waits for those of the same launch,
+since other blocks' tokens in the launch before were their own. Of a launch of several passes each
+block tells in every pass, and the first pass waits for its own token, for there may be none of the
+launch before, the others for that of the pass before. Which of the two a launch is, all ranks know;
+block 0 keeps in a word which one the last was.
 
 A token is compared by the sign of a difference, and must not fall back by half of its range: every
 TOKEN_REFRESH passes a block tells in any launch.
@@ -84,6 +86,7 @@ from worldline.primitives.numerics import FLOAT32
 from worldline.primitives.signals import in_steps, send_tokens, wait_tokens
 
 STAGES = tl.constexpr(layout.STAGES)
+SEVERAL = tl.constexpr(layout.SEVERAL)
 TOKEN_REFRESH = tl.constexpr(layout.TOKEN_REFRESH)
 _STEP = tl.constexpr(4)
 _EMPTY = tl.constexpr(-1)
@@ -111,9 +114,18 @@ def begin_stage(arena, block):
 
 
 @device_function
-def keep_stage(arena, block, count):
-    """Keep a pass's count and stage as this block's last."""
+def came_after_several(arena, block):
+    """Say whether the launch before was one of several passes: on program 0, elsewhere always."""
+    word = (arena + SEVERAL).to(tl.pointer_type(tl.int32))
+    return tl.load(word, mask=block == 0, other=1, volatile=True) != 0
+
+
+@device_function
+def keep_stage(arena, block, count, several):
+    """Keep a pass's count and stage as this block's last, and what the launch is."""
     store_word(arena, STAGES, block, count)
+    word = (arena + SEVERAL).to(tl.pointer_type(tl.int32))
+    tl.store(word, several.to(tl.int32), mask=block == 0)
 
 
 @device_function
@@ -133,6 +145,12 @@ def exchanges_tokens(block, count, several):
 
 
 @device_function
+def first_heard(count, several, after_several):
+    """Return which token a launch's first pass waits for: its own, or that of the launch before."""
+    return (count & ~3) - tl.where(several | after_several, 0, _STEP)
+
+
+@device_function
 def tell_emptied(block, count, alive, table, RANK: tl.constexpr, WORLD: tl.constexpr):
     """Tell this block's peers, in pass ``count``, that all of the passes before is empty again."""
     send_tokens(block, count & ~3, alive, table, RANK, WORLD)
@@ -142,6 +160,7 @@ def tell_emptied(block, count, alive, table, RANK: tl.constexpr, WORLD: tl.const
 def hear_emptied(
     block,
     first,
+    heard,
     count,
     alive,
     arena,
@@ -151,11 +170,11 @@ def hear_emptied(
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
 ):
-    """Wait for what the peers told in the pass before ``count``, or in ``first``, the launch's.
+    """Wait for what the peers told in the pass before ``count``, in pass ``first`` for ``heard``.
 
     Returns ``alive``.
     """
-    told = tl.where(count == first, first & ~3, (count & ~3) - _STEP)
+    told = tl.where(count == first, heard, (count & ~3) - _STEP)
     return wait_tokens(_STEP, block, told, alive, arena, table, limit_ns, operation, RANK, WORLD)
 
 

@@ -34,7 +34,7 @@ struct Channel {
   u32* const word;
   u32* const busy;
   u64 home[WORLD];  // where that is; several passes leave no registers for it
-  u32 first_token = 0;  // a helper's token of the launch's first pass
+  u32 first_token = 0, first_heard = 0;  // a helper's tokens in the launch's first pass
   u32 found = 0;
   bool alive = false;
 
@@ -99,13 +99,17 @@ struct Channel {
   // the next kernel.
   //
   // A fence takes as long as data does: threads with items never wait for one, and where the launch
-  // is one pass, whose first token covers every block's passes before, one block's is enough.
+  // is one pass, whose first token covers every block's passes before, one block's is enough. If the
+  // launch before was one pass as well, so did its token, which is waited for instead: it has come.
   WL_DEVICE void help(u64 base, u64 step, u64 end) {
-    const u32 last = load_u32(word);
+    const bool several = LOOPS && step < end, zero = block_index() == 0;
+    u32* const shape = reinterpret_cast<u32*>(own + SEVERAL);
+    const u32 last = load_u32(word), before = zero ? load_u32(shape) : 1;
     alive = lane_alive(own);
     pass.begin(last);
     first_token = token();
-    const bool exchanges = (LOOPS && step < end) || block_index() == 0 || token_is_due(first_token);
+    first_heard = first_token - (several || before ? 0 : TOKEN_STEP);
+    const bool exchanges = several || zero || token_is_due(first_token);
     if (exchanges) {
       fence_system();
       tell();
@@ -115,6 +119,7 @@ struct Channel {
       const bool more = LOOPS && base + step < end;
       wait_at(SENT);
       if (thread == workers) store_u32(word, pass.count);
+      if (thread == workers && zero) store_u32(shape, several);
       if (more) {
         hear();
         arrive_at(GRANTED);
@@ -147,7 +152,13 @@ struct Channel {
   WL_DEVICE void receive(int shot, int first, Wanted wanted, Use use) {
     const auto item = [&](int i) WL_INLINE { return first + i / WORLD; };
     const auto theirs = [&](int i) WL_INLINE { return i % WORLD != RANK && wanted(item(i), i % WORLD); };
-    const auto from = [&](int i) WL_INLINE { return slot(RANK, shot, i % WORLD, item(i) * workers); };
+    char* const home = slot(RANK, shot, 0, 0);
+    // Addresses of many slots would not stay in the registers: each is worked out when it is used.
+    const auto from = [&](int i) WL_INLINE {
+      if constexpr (WORLD <= 3) return slot(RANK, shot, i % WORLD, item(i) * workers);
+      const u32 slots = not_before_here(u32(a.stride));
+      return home + u64(i % WORLD * slots + item(i) * workers) * SLOT;
+    };
     Pair seen[N * WORLD];
 #pragma unroll
     for (int i = 0; i < N * WORLD; ++i)
@@ -166,7 +177,7 @@ struct Channel {
     if (alive) send_tokens<RANK, WORLD>(a.lane, token(), thread - workers, HELPERS);
   }
   WL_DEVICE void hear() {
-    const u32 told = token() == first_token ? first_token : token() - TOKEN_STEP;
+    const u32 told = token() == first_token ? first_heard : token() - TOKEN_STEP;
     if (alive) alive = wait_tokens<RANK, WORLD>(a.lane, told, thread - workers, HELPERS);
   }
 };

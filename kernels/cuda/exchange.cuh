@@ -90,20 +90,15 @@ struct Exchange {
     for (int peer = 0; peer < WORLD; ++peer)
       if (peer != RANK) seen[peer] = protocol.look(slot(RANK, shot, peer, item), wanted(peer));
   }
-  // Then wait for them all, at once if the protocol can.
+  // Then wait for them all at once, if the protocol can.
   template <class Wanted>
   WL_DEVICE void receive(Look (&seen)[WORLD], int shot, u64 item, Wanted wanted) {
     look(seen, shot, item, wanted);
-    if constexpr (PROTOCOL::AT_ONCE) {
-      const auto from = [&](int peer) WL_INLINE { return slot(RANK, shot, peer, item); };
-      const auto where = [&](int peer) WL_INLINE { return awaited(peer, shot, item); };
-      if (alive) alive = protocol.template wait<RANK>(seen, wanted, from, where, a.lane);
-    } else {
-#pragma unroll
-      for (int peer = 0; peer < WORLD; ++peer)
-        if (peer != RANK) receive_from(peer, seen[peer], shot, item, wanted(peer));
-    }
+    const auto from = [&](int peer) WL_INLINE { return slot(RANK, shot, peer, item); };
+    const auto where = [&](int peer) WL_INLINE { return awaited(peer, shot, item); };
+    if (alive) alive = protocol.template wait<RANK>(seen, wanted, from, where, a.lane);
   }
+  // Else for one after another.
   WL_DEVICE void receive_from(int peer, Look& seen, int shot, u64 item, bool wanted) {
     if (alive) alive = protocol.wait(slot(RANK, shot, peer, item), seen, wanted, awaited(peer, shot, item), a.lane);
   }
@@ -113,9 +108,16 @@ struct Exchange {
   }
   // Wait for every peer's data of one slot and add all ranks' in order.
   WL_DEVICE Data reduce(int shot, u64 item, Data mine, bool active = true) {
+    const auto wanted = [&](int) WL_INLINE { return active; };
     Look seen[WORLD];
-    receive(seen, shot, item, [&](int) WL_INLINE { return active; });
-    return in_rank_order<RANK, WORLD, DTYPE>(mine, [&](int peer) WL_INLINE { return protocol.data(seen[peer]); });
+    if constexpr (PROTOCOL::AT_ONCE)
+      receive(seen, shot, item, wanted);
+    else
+      look(seen, shot, item, wanted);
+    return in_rank_order<RANK, WORLD, DTYPE>(mine, [&](int peer) WL_INLINE {
+      if constexpr (!PROTOCOL::AT_ONCE) receive_from(peer, seen[peer], shot, item, active);
+      return protocol.data(seen[peer]);
+    });
   }
 };
 

@@ -126,9 +126,12 @@ def epoch_moves_after_all_have_read_it(build: CudaBuild) -> list[str]:
     kept = [flow.code[i] for i in stores if not flow.code[i].operands.endswith(", RZ")]
     early = flow.unseparated(lambda i: i in loads, BLOCK_BARRIER, lambda i: i in kept)
     return [
-        # The sentinel's helpers read it as well; sums have a count of their own.
-        *expect("loads of the epoch", len(loads), 2 if case.sentinel or case.planes else 1),
-        *expect("stores of epochs and marks", len(stores), 3 if case.planes else 2),
+        # The sentinel's helpers read it as well, and what the launch before was; sums have a count
+        # of their own.
+        *expect("loads of the epoch", len(loads), 3 if case.sentinel else 2 if case.planes else 1),
+        *expect(
+            "stores of epochs and marks", len(stores), 3 if case.sentinel or case.planes else 2
+        ),
         *(f"no block-wide barrier before {line}" for line in early),
     ]
 
@@ -239,8 +242,10 @@ def registers_suffice(build: CudaBuild) -> list[str]:
     # The sentinel's slots hold twice the data. So do parts of lines: 2 words of an item more, and 4
     # sums. And of source and target each a thread keeps where its part of a line starts, how many
     # elements are left from there, and how many words are its own: 5 registers. Of sums it looks at
-    # several lines at a time, and there is the place of the stage.
-    more = 8 * case.sentinel + 16 * case.lines + 4 * case.planes
+    # several lines at a time, and there is the place of the stage. Of many ranks the sentinel keeps
+    # looks at all their slots.
+    looks = 12 if case.peers > 2 else 4
+    more = looks * case.sentinel + 16 * case.lines + 4 * case.planes
     most = nvrtc.REGISTERS if has_passes(build) else REGISTERS[case.module.world] + more
     return [
         *(str(i) for i in build.all_code if re.match(r"(STL|LDL)\b", i.opcode)),

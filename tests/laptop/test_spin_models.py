@@ -16,7 +16,7 @@ SOUND = [
 SENTINEL = [
     {"R": 2, "E": 7},
     {"R": 3, "E": 5},
-    {"R": 4, "E": 5, "SHAPE": 0},
+    {"R": 4, "E": 4, "SHAPE": 0},
 ]
 """All ways to cut passes into launches, or where those are too many, one pass a launch."""
 BROKEN = [

@@ -12,7 +12,8 @@
  * it is not this block that sends it, it stands for the launches before alone.
  *
  * A pass ends by waiting for the peers' tokens of the pass before; a launch's first one for those of
- * its own. Where it is the only one, for block 0's.
+ * its own. Where it is the only one, for block 0's, and again for those of the pass before if that
+ * was the only one of its launch.
  *
  * The fence orders no more than the token: what other threads send may be seen before both. So a
  * token is seen at any time from its pass's start on, block 0's from its launch's, even after its
@@ -38,7 +39,7 @@
 #define BEHIND 0
 #endif
 #define ALONE(when) (first[when] == (when) && first[(when) + 1] == (when) + 1)
-#define NEED (NOW - (first[NOW] < NOW -> 1 : 0))
+#define NEED (NOW - (first[NOW] < NOW || (ALONE(NOW) && ALONE(NOW - 1)) -> 1 : 0))
 #define TOLD(step) (ALONE(NOW) -> zero[PEER(step)] : token[PEER(step)])
 #ifdef NO_TOKEN_WAIT
 #define HEARD(step) true

@@ -72,9 +72,9 @@ _ADVANCE_STAGE = """    stages = (arena + layout.STAGES).to(tl.pointer_type(tl.i
 """
 _REARM = "    store_pair(address, empty, empty, wanted & (alive != 0))\n"
 _BARRIER = "    tl.debug_barrier()\n"
-_TELL, _HEAR = "tell_emptied(block, number", "                block, first, number"
+_TELL, _HEAR = "tell_emptied(block, number", "                block, first, heard"
 _HEARD = "        if exchanges:\n            alive = hear_emptied("
-_KEEP = "        keep_stage(arena, block, number)\n"
+_KEEP = "        keep_stage(arena, block, number, several)\n"
 _ENTER = "            found = enter_lane(arena, block)\n"
 _CLEAR = "self.arena.clear()"
 _ROUND, _SHORT_ROUND = "end_round(arena, block, arrive + 1)", "end_round(arena, block, arrive)"
@@ -180,11 +180,11 @@ BUGS = {
         sentinel.exchanges_tokens, (("several | (block == 0)", "several"),), sentinels
     ),
     "first_token_waited_for_a_pass_early": Bug(
-        sentinel.hear_emptied, (("first & ~3, (count", "(first & ~3) - _STEP, (count"),), turns
+        sentinel.first_heard, (("several | after_several", "several"),), turns
     ),
     "older_tokens_where_there_is_one_pass": Bug(
-        sentinel.hear_emptied,
-        (("first & ~3, (count", "(first & ~3) - 2 * _STEP, (count"),),
+        sentinel.first_heard,
+        (("0, _STEP)", "0, 2 * _STEP)"),),
         sentinels,
     ),
     "one_count_for_all": Bug(

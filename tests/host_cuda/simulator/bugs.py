@@ -116,18 +116,18 @@ BUGS = {
         "channel.cuh", _FENCE, _FENCE.replace("      fence_system();\n", ""), "sentinel", 20
     ),
     "no_tokens_where_there_is_one_pass": Bug(
-        "channel.cuh", " || block_index() == 0 || ", " || ", "sentinel", 60
+        "channel.cuh", "several || zero || ", "several || ", "sentinel", 60
     ),
     "tokens_of_the_first_block_alone": Bug(
-        "channel.cuh", "(LOOPS && step < end) || ", "", "passes", 60
+        "channel.cuh", "several || zero || ", "zero || ", "passes", 60
     ),
     "relaxed_re_arm_between_passes": Bug(
         "channel.cuh", _TOLD, _TOLD.replace("        fence_system();\n", ""), "passes", 60
     ),
     "token_too_old": Bug(
         "channel.cuh",
-        "first_token : token()",
-        "first_token - 2 * TOKEN_STEP : token()",
+        "first_heard : token()",
+        "first_heard - TOKEN_STEP : token()",
         "sentinel",
         60,
     ),
@@ -135,7 +135,7 @@ BUGS = {
         "channel.cuh", ": token() - TOKEN_STEP;", ": token() - 2 * TOKEN_STEP;", "passes", 160
     ),
     "first_token_waited_for_a_pass_early": Bug(
-        "channel.cuh", "first_token : token()", "first_token - TOKEN_STEP : token()", "turns", 200
+        "channel.cuh", "several || before ? 0", "several || before > 1 ? 0", "turns", 200
     ),
     "token_before_the_pass_is_over": Bug(
         "channel.cuh",
