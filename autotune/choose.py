@@ -30,6 +30,8 @@ _ONE_SHOT_UP_TO = ((2, ANY_SIZE), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10),
 """(world size at most, bytes up to which one-shot is chosen)."""
 _LL_UP_TO = 64 << 10
 _LL128_UP_TO = 1 << 20
+_LL128_ONE_SHOT_UP_TO = 768 << 10
+"""Of two ranks, whose one-shot sentinel has one pass and a token that has come long since."""
 _SENTINEL_ONE_SHOT_UP_TO = 4 << 20
 """Bytes that one pass takes in a one-shot of two ranks; more ranks send less in a two-shot."""
 _LL_WITHOUT_LL128_UP_TO = 512 << 10
@@ -146,6 +148,7 @@ def _protocol(request: Request, able: list[Algorithm]) -> tuple[Protocol, int]:
     most = _LL_UP_TO if lines else _LL_WITHOUT_LL128_UP_TO
     if request.nbytes <= most:
         return LL, 0
-    if lines and request.nbytes <= _LL128_UP_TO:
-        return LL128, most
-    return SENTINEL, _LL128_UP_TO if lines else most
+    if not lines:
+        return SENTINEL, most
+    lines_up_to = _LL128_ONE_SHOT_UP_TO if request.world_size == 2 else _LL128_UP_TO
+    return (LL128, most) if request.nbytes <= lines_up_to else (SENTINEL, lines_up_to)

@@ -258,8 +258,11 @@ class Algorithm:
         if self.protocol is COPIES:
             return (Launch(THREADS, 1),)
         items = max(1, self.items(request, request.count))
+        # A sentinel's threads send much, and then the next kernel's would start late: between two
+        # H200s 4.93 us in place of 4.78 at 1 MB.
+        point = 0 if self.protocol.channel else 1
         shapes = (
-            Launch(block, min(MAX_BLOCKS, -(-items // block)))
+            Launch(block, min(MAX_BLOCKS, -(-items // block)), point)
             for block in blocks(self, request, items)
         )
         return tuple(shape for shape in shapes if self.refuses(request, shape) is None)

@@ -45,11 +45,11 @@ def check(require_tool: Callable[[str], str], repo_root: Path, tmp_path: Path) -
         flags = [f"-D{name}={value}" for name, value in defines.items()]
         for command in (
             [spin, "-a", *flags, str(source)],
-            [gcc, "-O1", "-w", "-DSAFETY", "-o", "pan", "pan.c"],
+            [gcc, "-O2", "-w", "-DSAFETY", "-o", "pan", "pan.c"],
             ["./pan", "-m100000"],
         ):
             done = subprocess.run(
-                command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+                command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
             )
             assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
