@@ -32,8 +32,8 @@ _LL_UP_TO = 64 << 10
 _LL128_UP_TO = 1 << 20
 _LL128_ONE_SHOT_UP_TO = 768 << 10
 """Of two ranks, whose one-shot sentinel has one pass and a token that has come long since."""
-_SENTINEL_ONE_SHOT_UP_TO = 4 << 20
-"""Bytes that one pass takes in a one-shot of two ranks; more ranks send less in a two-shot."""
+_SENTINEL_ONE_SHOT_UP_TO = 16 << 20
+"""Of two ranks, two passes of all channels; more ranks send less in a two-shot."""
 _LL_WITHOUT_LL128_UP_TO = 512 << 10
 
 

@@ -23,12 +23,12 @@ from worldline.primitives.sentinel import (
     next_stage,
     sentinel_recv,
     sentinel_send,
+    source_index,
     tell_emptied,
 )
 from worldline.primitives.vectors import load_items, store_items
 
 SLOT = tl.constexpr(layout.SLOT)
-CHANNEL = tl.constexpr(layout.CHANNEL)
 OPERATION = tl.constexpr(layout.OPERATIONS.index("all_reduce"))
 
 
@@ -49,7 +49,7 @@ def _reduce(
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """Receive every peer's slots [rank][lane] and add all ranks' data in rank order, own included.
+    """Receive every peer's slots [peer][lane] and add all ranks' data in rank order, own included.
 
     ``channel`` is the offset of the slots and ``first`` the index of the first, for the record.
     Returns the rounded sum's four words, NaN where a wait failed, and ``alive``.
@@ -58,7 +58,7 @@ def _reduce(
         if rank == RANK:
             data0, data1, data2, data3 = own[0], own[1], own[2], own[3]
         else:
-            index = rank * stride + lane
+            index = source_index(rank, RANK) * stride + lane
             data0, data1, data2, data3, alive = sentinel_recv(
                 arena + channel + index * SLOT,
                 first + index,
@@ -107,13 +107,14 @@ def all_reduce_sentinel_one_shot(
     WIDE: tl.constexpr,
     REGION: tl.constexpr,
     STAGE: tl.constexpr,
+    CHANNEL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Sum ``count`` elements at address ``source`` over all ranks into address ``target``.
 
     Parameters are those of :func:`worldline.kernels.all_reduce_ll.all_reduce_ll_one_shot`, but for
-    REGION and STAGE: the sentinel region's offset and the bytes of a stage. BLOCK counts slots, at
-    most what CHANNEL / WORLD bytes hold; ``count`` is any.
+    REGION, STAGE and CHANNEL: the sentinel region's offset, the bytes of a stage and those of a
+    channel. BLOCK counts slots, at most those of a peer in a channel; ``count`` is any.
     """
     table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
@@ -122,7 +123,7 @@ def all_reduce_sentinel_one_shot(
     lane = tl.arange(0, BLOCK)
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     slots = (items + 1) // 2
-    stride: tl.constexpr = CHANNEL // SLOT // WORLD
+    stride: tl.constexpr = CHANNEL // SLOT // (WORLD - 1 if WORLD > 1 else 1)
     first = begin_stage(arena, block)
     number = first
     several = grid * BLOCK < slots
@@ -141,8 +142,9 @@ def all_reduce_sentinel_one_shot(
         valid = slot < slots
         own = load_items(source, slot, items, count, valid, DTYPE, WIDE)
         for step in tl.static_range(1, WORLD):
-            peer = tl.load(table + (RANK + step) % WORLD)
-            to = peer + channel + (RANK * stride + lane) * SLOT
+            peer = (RANK + step) % WORLD
+            place = source_index(RANK, peer) * stride + lane
+            to = tl.load(table + peer) + channel + place * SLOT
             sentinel_send(to, own[0], own[1], own[2], own[3], valid & (alive != 0), DTYPE)
         keep_stage(arena, block, number, several)
         if start == block * BLOCK:
@@ -188,11 +190,12 @@ def all_reduce_sentinel_two_shot(
     WIDE: tl.constexpr,
     REGION: tl.constexpr,
     STAGE: tl.constexpr,
+    CHANNEL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Sum as :func:`all_reduce_sentinel_one_shot` does, each rank reducing one share.
 
-    BLOCK is at most what CHANNEL / 2 / WORLD bytes hold.
+    BLOCK is at most half the slots of a peer in a channel.
     """
     table = address(table).to(tl.pointer_type(tl.int64))
     arena = tl.load(table + RANK)
@@ -202,7 +205,7 @@ def all_reduce_sentinel_two_shot(
     items = (count + (elements_per_slot(DTYPE) - 1)) // elements_per_slot(DTYPE)
     slots = (items + 1) // 2
     share = (slots + (WORLD - 1)) // WORLD
-    stride: tl.constexpr = CHANNEL // SLOT // 2 // WORLD
+    stride: tl.constexpr = CHANNEL // SLOT // 2 // (WORLD - 1 if WORLD > 1 else 1)
     first = begin_stage(arena, block)
     number = first
     several = grid * BLOCK < share
@@ -223,7 +226,8 @@ def all_reduce_sentinel_two_shot(
             slot = owner * share + place
             held = (place < share) & (slot < slots)
             own = load_items(source, slot, items, count, held, DTYPE, WIDE)
-            to = tl.load(table + owner) + channel + (RANK * stride + lane) * SLOT
+            index = source_index(RANK, owner) * stride + lane
+            to = tl.load(table + owner) + channel + index * SLOT
             sentinel_send(to, own[0], own[1], own[2], own[3], held & (alive != 0), DTYPE)
         keep_stage(arena, block, number, several)
         if start == block * BLOCK:
@@ -249,8 +253,9 @@ def all_reduce_sentinel_two_shot(
             DTYPE,
         )
         for step in tl.static_range(1, WORLD):
-            peer = tl.load(table + (RANK + step) % WORLD)
-            to = peer + channel + ((WORLD + RANK) * stride + lane) * SLOT
+            peer = (RANK + step) % WORLD
+            index = (WORLD - 1 + source_index(RANK, peer)) * stride + lane
+            to = tl.load(table + peer) + channel + index * SLOT
             sentinel_send(to, word0, word1, word2, word3, valid & (alive != 0), DTYPE)
         words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
         store_items(target, slot, words, items, count, valid, DTYPE, WIDE)
@@ -261,7 +266,7 @@ def all_reduce_sentinel_two_shot(
             owner = (RANK + step) % WORLD
             slot = owner * share + place
             held = (place < share) & (slot < slots)
-            index = (WORLD + owner) * stride + lane
+            index = (WORLD - 1 + source_index(owner, RANK)) * stride + lane
             word0, word1, word2, word3, alive = sentinel_recv(
                 arena + channel + index * SLOT,
                 home // SLOT + index,

@@ -33,9 +33,9 @@ class Protocol:
         Bytes of slots in one of them, from the layout.
     constants : callable
         A Triton kernel's constants, from the layout.
-    channel : int
-        Bytes that a block has to itself in a buffer, over and over in a launch; 0 where all blocks
-        share the buffer, which a launch goes through once.
+    channel : callable or None
+        Bytes that a block has to itself in a buffer, over and over in a launch, from the world's
+        size; None where all blocks share the buffer, which a launch goes through once.
     slot : int
         Bytes of a slot.
     lanes : int
@@ -54,7 +54,7 @@ class Protocol:
     buffer: Callable[[ArenaLayout], int]
     room: Callable[[ArenaLayout], int]
     constants: Callable[[ArenaLayout], dict[str, int]]
-    channel: int = 0
+    channel: Callable[[int], int] | None = None
     slot: int = layout.SLOT
     lanes: int = 1
     adds: bool = False
@@ -92,8 +92,12 @@ SENTINEL = Protocol(
     region=lambda arena: arena.sentinel,
     buffer=lambda arena: arena.stage,
     room=lambda arena: arena.stage,
-    constants=lambda arena: {"REGION": arena.sentinel, "STAGE": arena.stage},
-    channel=layout.CHANNEL,
+    constants=lambda arena: {
+        "REGION": arena.sentinel,
+        "STAGE": arena.stage,
+        "CHANNEL": layout.channel(arena.world_size),
+    },
+    channel=layout.channel,
 )
 BARRIER = Protocol(
     name="barrier",

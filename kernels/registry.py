@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from worldline.kernels import moves
+from worldline.kernels import moves, shapes
 from worldline.kernels.protocols import (
     BARRIER,
     COPIES,
@@ -23,7 +23,6 @@ from worldline.kernels.protocols import (
     WARP,
     Protocol,
 )
-from worldline.kernels.shapes import blocks
 from worldline.primitives.arguments import text, whole_number
 from worldline.primitives.errors import InvalidArgument
 from worldline.primitives.layout import (
@@ -32,6 +31,7 @@ from worldline.primitives.layout import (
     SLOT,
     THREADS,
     ArenaLayout,
+    channel_slots,
 )
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
@@ -219,7 +219,9 @@ class Algorithm:
 
     def stride(self, layout: ArenaLayout) -> int:
         """Slots of one source in a buffer, or in a block's channel; of 16 bytes, in whole slots."""
-        room, slot = self.protocol.channel or self.protocol.room(layout), self.protocol.slot
+        if self.protocol.channel:
+            return channel_slots(layout.world_size, self.shots)
+        room, slot = self.protocol.room(layout), self.protocol.slot
         return room // slot // self.shots // layout.world_size * (slot // SLOT)
 
     def batches(self, world_size: int) -> tuple[int, ...]:
@@ -232,7 +234,7 @@ class Algorithm:
         """Return the largest block, a power of two, that a launch on so many ranks can have."""
         most = MAX_THREADS - self.protocol.helpers if self.backend == "cuda" else MAX_BLOCK
         if self.protocol.channel:
-            slots = self.protocol.channel // SLOT // self.shots // world_size
+            slots = channel_slots(world_size, self.shots)
             most = min(
                 most, slots // self.batches(world_size)[-1] if self.backend == "cuda" else slots
             )
@@ -261,11 +263,11 @@ class Algorithm:
         # A sentinel's threads send much, and then the next kernel's would start late: between two
         # H200s 4.93 us in place of 4.78 at 1 MB.
         point = 0 if self.protocol.channel else 1
-        shapes = (
-            Launch(block, min(MAX_BLOCKS, -(-items // block)), point)
-            for block in blocks(self, request, items)
+        found = (
+            Launch(block, shapes.grid(self, request, items, block), point)
+            for block in shapes.blocks(self, request, items)
         )
-        return tuple(shape for shape in shapes if self.refuses(request, shape) is None)
+        return tuple(shape for shape in found if self.refuses(request, shape) is None)
 
     def variant(self, request: Request, launch: Launch) -> tuple[Any, ...]:
         """Name what a call needs to have loaded."""

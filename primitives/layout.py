@@ -58,8 +58,9 @@ BUFFERS = 2
 """Halves of the LL region."""
 SENTINEL_STAGES = 3
 SUM_STAGES = 3
-CHANNEL = 8 * PAGE
-"""Bytes of a block's channel in one stage of the sentinel region."""
+CHANNEL = 4 * PAGE
+"""Bytes of a block's channel in one stage of the sentinel region, of a few ranks."""
+FEW_RANKS = 3
 TOKEN_REFRESH = 1 << 18
 """Passes after which a block tells its token even where no peer waits for it."""
 OPERATIONS = ("barrier", "all_reduce", "all_gather")
@@ -67,9 +68,19 @@ OPERATIONS = ("barrier", "all_reduce", "all_gather")
 BEGINS, ENDS = 1, 2
 """Marks of a barrier: whether its operation begins there, and whether it ends there."""
 
-MINIMUM = LL + 8 * CHANNEL
+MINIMUM = LL + 8 * 2 * CHANNEL
 """Smallest arena, in bytes."""
 MAXIMUM = 1 << 50
+
+
+def channel(world_size: int) -> int:
+    """Bytes of a block's channel: twice as many of many ranks, so that wide blocks' items fit."""
+    return CHANNEL if world_size <= FEW_RANKS else 2 * CHANNEL
+
+
+def channel_slots(world_size: int, shots: int) -> int:
+    """Slots of a channel for what one peer sends in one shot; a rank has none for its own."""
+    return channel(world_size) // SLOT // shots // max(1, world_size - 1)
 
 
 @dataclass(frozen=True)
@@ -131,15 +142,16 @@ class ArenaLayout:
     @property
     def stage(self) -> int:
         """Bytes of one stage of the sentinel region."""
-        return self.channels * CHANNEL
+        return self.channels * channel(self.world_size)
 
     @property
     def channels(self) -> int:
         """Blocks that have a channel: as many as three stages hold in three eighths of the arena.
 
-        Of the whole arena, so that a power of two has a power of two: 256 in 64 MiB.
+        Of the whole arena, so that a power of two has a power of two: in 64 MiB 512 of a few ranks,
+        256 of more.
         """
-        return min(MAX_BLOCKS, self.size // 8 // CHANNEL)
+        return min(MAX_BLOCKS, self.size // 8 // channel(self.world_size))
 
     @property
     def sums(self) -> int:

@@ -51,6 +51,7 @@ _CONSTANTS = (
     "TOKENS",
     "TOKEN_REFRESH",
     "CHANNEL",
+    "FEW_RANKS",
     "LL",
 )
 

@@ -114,6 +114,12 @@ def begin_stage(arena, block):
 
 
 @device_function
+def source_index(rank: tl.constexpr, at: tl.constexpr):
+    """Return which of the peers of rank ``at`` another is: a channel has slots for peers alone."""
+    return rank - (rank > at)
+
+
+@device_function
 def came_after_several(arena, block):
     """Say whether the launch before was one of several passes: on program 0, elsewhere always."""
     word = (arena + SEVERAL).to(tl.pointer_type(tl.int32))

@@ -18,12 +18,16 @@ namespace worldline {
 // A block's one-way barriers: its threads have sent a pass, helpers let them fill slots in the next.
 constexpr int SENT = 1, GRANTED = 2;
 
+template <int WORLD>
+constexpr u64 CHANNEL_BYTES = WORLD <= FEW_RANKS ? CHANNEL : 2 * CHANNEL;
+
 // A thread's items of a pass lie `workers` apart. RANK and WORLD are constants: ranks are added in
 // order without a look-up. LOOPS: whether there may be more than one pass.
 template <int RANK, int WORLD, int DTYPE, bool LOOPS>
 struct Channel {
   using Data = Words<Sentinel::WORDS>;
   static constexpr u32 HELPERS = WARP;
+  static constexpr int PEERS = WORLD > 1 ? WORLD - 1 : 1;
 
   const AllReduce& a;
   const u64 own;
@@ -45,7 +49,7 @@ struct Channel {
         thread(thread_index()),
         launch_point(arguments.launch_point),
         stride(arguments.stride * SLOT),
-        at(arguments.region + u64(block_index()) * CHANNEL + u64(thread) * SLOT),
+        at(arguments.region + u64(block_index()) * CHANNEL_BYTES<WORLD> + u64(thread) * SLOT),
         pass(arguments.buffer),
         word(block_word(own, STAGES, block_index())),
         busy(busy_word(own)) {
@@ -136,8 +140,10 @@ struct Channel {
     if (!alive) give_notice(a.lane);
   }
 
+  // Which of the peers of rank `at` another is: a channel has no slots for the rank's own data.
+  WL_DEVICE static constexpr int peer(int rank, int at) { return rank - int(rank > at); }
   WL_DEVICE char* slot(int arena, int shot, int source, u32 lane) const {
-    return pass.slot(LOOPS ? a.lane.base[arena] + at : home[arena], (shot * WORLD + source) * stride + u64(lane) * SLOT);
+    return pass.slot(LOOPS ? a.lane.base[arena] + at : home[arena], (shot * PEERS + peer(source, arena)) * stride + u64(lane) * SLOT);
   }
   WL_DEVICE void send(int peer, int shot, u32 lane, Data data) const {
     if (alive) pass.template send<DTYPE>(slot(peer, shot, RANK, lane), data);
@@ -157,14 +163,14 @@ struct Channel {
     const auto from = [&](int i) WL_INLINE {
       if constexpr (WORLD <= 3) return slot(RANK, shot, i % WORLD, item(i) * workers);
       const u32 slots = not_before_here(u32(a.stride));
-      return home + u64(i % WORLD * slots + item(i) * workers) * SLOT;
+      return home + u64(peer(i % WORLD, RANK) * slots + item(i) * workers) * SLOT;
     };
     Pair seen[N * WORLD];
 #pragma unroll
     for (int i = 0; i < N * WORLD; ++i)
       if (theirs(i)) seen[i] = load_pair(from(i));
     const auto where = [&](int i) WL_INLINE {
-      const u64 index = block_index() * (CHANNEL / SLOT) + (shot * WORLD + i % WORLD) * a.stride + thread;
+      const u64 index = block_index() * (CHANNEL_BYTES<WORLD> / SLOT) + (shot * PEERS + peer(i % WORLD, RANK)) * a.stride + thread;
       return Awaited{i % WORLD, u32(index) + item(i) * workers};
     };
     if (alive) alive = pass.wait(seen, theirs, from, where, a.lane);

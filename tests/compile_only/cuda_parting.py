@@ -26,6 +26,7 @@ _HALF = re.compile(r"(R\d+), (\w+), 0x7610, R\d+")
 # How it clears, sets and tests single bits, and saves one: where it runs out of predicates.
 _BITS = re.compile(r"(?:(P\d), )?(R\d+|RZ), (R\d+)(?:\.reuse)?, (0x\w+), RZ, (0xc0|0xfc), !PT")
 _SAVED = re.compile(r"(R\d+), PR, RZ, (0x\w+)")
+_RESTORED = re.compile(r"(P\d), PT, (R\d+), RZ, PT")
 _ALL = 0xFFFFFFFF
 _IN_LINE, _OF_WARP = ", 0x7, ", ", 0xffffffe0, "
 """Of a thread's number: its place in a line, and what threads of its warp have in common."""
@@ -131,7 +132,7 @@ def parting(flow: Flow, differs: Test, common: Test, bound: Test) -> Parting:
 
     Nor from where some threads only come by, if what is ``bound`` is on their ways until they meet.
     """
-    steps = [_Step(instruction, differs, common) for instruction in flow.code]
+    steps = [_Step(instruction, differs, common) for instruction in _without_spills(flow)]
     branches: dict[int, frozenset[int]] = {}
     while True:
         decide = [ways for ways in branches.values() if not any(bound(flow.code[i]) for i in ways)]
@@ -140,6 +141,51 @@ def parting(flow: Flow, differs: Test, common: Test, bound: Test) -> Parting:
         if parted <= branches.keys():
             return Parting(branches, frozenset(found - parted))
         branches |= {i: flow.until_met(i) for i in parted - branches.keys()}
+
+
+def _without_spills(flow: Flow) -> list[Instruction]:
+    """Return the code with a predicate of its own for what borrows another's.
+
+    Where it runs out of them the compiler saves one in a register, and restores it when it has used
+    it for something else. What it holds then is what it held before, for all threads.
+    """
+    code, end = list(flow.code), 0
+    for i, saving in enumerate(flow.code):
+        saved = _SAVED.fullmatch(saving.operands) if saving.opcode == "P2R" else None
+        if i < end or saved is None or saving.guard or int(saved[2], 16).bit_count() != 1:
+            continue
+        register, predicate = saved[1], f"P{int(saved[2], 16).bit_length() - 1}"
+        end = i + 1
+        while (
+            flow.successors[end - 1] == (end,) and register not in _written_and_read(code[end])[0]
+        ):
+            restored = _RESTORED.fullmatch(code[end].operands)
+            if code[end].opcode == "ISETP.NE.AND" and restored and restored[2] == register:
+                if restored[1] == predicate and not code[end].guard:
+                    _lend(code, range(i + 1, end), predicate)
+                break
+            end += 1
+    return code
+
+
+def _lend(code: list[Instruction], ways: range, predicate: str) -> None:
+    """Give what is written to a predicate there an unused name, and leave out its restoring."""
+    first = next((k for k in ways if predicate in _written_and_read(code[k])[0]), ways.stop)
+    using = [k for k in ways[first - ways.start :] if predicate in _names(str(code[k]), 1)]
+    # What it held before is not to be read any more where a guard may have kept it.
+    if first == ways.stop or predicate in _written_and_read(code[first])[1]:
+        return
+    if code[first].guard and any(code[k].guard != code[first].guard for k in using):
+        return
+    for k in using:
+        code[k] = _renamed(code[k], predicate, "P8")
+    code[ways.stop] = Instruction("NOP", "")
+
+
+def _renamed(instruction: Instruction, old: str, new: str) -> Instruction:
+    texts = (instruction.operands, instruction.guard)
+    operands, guard = (re.sub(rf"\b{old}\b", new, text) for text in texts)
+    return Instruction(instruction.opcode, operands, guard)
 
 
 def _found(flow: Flow, steps: list[_Step], apart: frozenset[int]) -> set[int]:

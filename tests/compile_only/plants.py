@@ -56,10 +56,12 @@ _TWO_STORES = (
     "@live st.relaxed.sys.global.b64 [$1], $2;\n        @live st.relaxed.sys.global.b64 [$1+8], $3;"
 )
 # With what only the one-shot kernel has before it.
-_SENTINEL_ALIVE = """    stride: tl.constexpr = CHANNEL // SLOT // WORLD
+_SENTINEL_ALIVE = """    stride: tl.constexpr = CHANNEL // SLOT // (WORLD - 1 if WORLD > 1 else 1)
     first = begin_stage(arena, block)
     number = first
-    exchanges = exchanges_tokens(block, first, grid * BLOCK < slots)
+    several = grid * BLOCK < slots
+    exchanges = exchanges_tokens(block, first, several)
+    heard = first_heard(first, several, came_after_several(arena, block))
     # Each thread has read the dead word for itself.
     alive = agreed(lane_alive(arena))
 """

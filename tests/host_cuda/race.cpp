@@ -17,20 +17,21 @@
 using namespace worldline;
 
 constexpr int BLOCKS = 2, WORKERS = 4, BATCH = 2;
-constexpr u64 SLOTS = 1 << 14, HALF = 2 * SLOTS, SENTINEL = LL + 2 * HALF, STAGE = BLOCKS * CHANNEL;
+constexpr u64 SLOTS = 1 << 14, HALF = 2 * SLOTS, SENTINEL = LL + 2 * HALF, STAGE = BLOCKS * CHANNEL_BYTES<WL_WORLD>;
 constexpr u64 SUMS = SENTINEL + 3 * STAGE, SUM_STAGE = SLOTS / 2, ARENA_BYTES = SUMS + 3 * SUM_STAGE;
 
+// ROOM: of one source, in a buffer or a channel.
 struct RaceLl : OverLl {
-  static constexpr u64 REGION = LL, BUFFER = HALF, ROOM = SLOTS;
+  static constexpr u64 REGION = LL, BUFFER = HALF, ROOM = SLOTS / WL_WORLD;
 };
 struct RaceLl128 : OverLl128 {
-  static constexpr u64 REGION = LL + SLOTS, BUFFER = HALF, ROOM = HALF - SLOTS;
+  static constexpr u64 REGION = LL + SLOTS, BUFFER = HALF, ROOM = (HALF - SLOTS) / WL_WORLD;
 };
 struct RaceLl128Atomic : OverLl128Atomic {
-  static constexpr u64 REGION = LL + SLOTS, BUFFER = HALF, ROOM = HALF - SLOTS;
+  static constexpr u64 REGION = LL + SLOTS, BUFFER = HALF, ROOM = (HALF - SLOTS) / WL_WORLD;
 };
 struct RaceSentinel : OverSentinel<BATCH> {
-  static constexpr u64 REGION = SENTINEL, BUFFER = STAGE, ROOM = CHANNEL;
+  static constexpr u64 REGION = SENTINEL, BUFFER = STAGE, ROOM = CHANNEL_BYTES<WL_WORLD> / std::max(1, WL_WORLD - 1);
 };
 
 // Numbers as tensors hold them.
@@ -119,7 +120,7 @@ int race(char** argv) {
           a.buffer = PROTOCOL::BUFFER;
           a.sums = SUMS;
           a.sum_stage = SUM_STAGE;
-          a.stride = PROTOCOL::ROOM / PROTOCOL::SLOT_BYTES / shots / WL_WORLD * (PROTOCOL::SLOT_BYTES / SLOT);
+          a.stride = PROTOCOL::ROOM / PROTOCOL::SLOT_BYTES / shots * (PROTOCOL::SLOT_BYTES / SLOT);
           // No more blocks than there are items for, as launches have: each must exchange a slot with
           // every peer, or what it clears before the wrap could wipe out what a peer sends next.
           const u64 items = shots == 1 ? a.items : a.share;

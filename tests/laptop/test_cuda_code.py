@@ -58,6 +58,7 @@ P0 = "ISETP.NE.AND P0, PT, R2, RZ, PT"
 P1_IS_FALSE, P1_IS_TRUE = (f"PLOP3.LUT P1, PT, PT, PT, PT, {table}" for table in ("0x8", "0x80"))
 SKIP, END = "@P0 BRA `(.L_x_1)", ".L_x_1:"
 SET_BIT = "@P0 LOP3.LUT R5, R5, 0x10, RZ, 0xfc, !PT"
+SAVE, RESTORE = "P2R R5, PR, RZ, 0x2", "ISETP.NE.AND P1, PT, R5, RZ, PT"
 APART = {
     "a branch": (CLOCK, P0, SKIP, LOOK, END),
     "a guard": (CLOCK, P0, f"@P0 {LOOK}"),
@@ -71,6 +72,11 @@ APART = {
         P0.replace("R2", "R7"),
         f"@P0 {LOOK}",
     ),
+    "saved and not restored": (CLOCK, P0, SKIP, SAVE, P0.replace("P0", "P1"), END, f"@P1 {LOOK}"),
+    "restored to another": (
+        *(CLOCK, P0, SKIP, SAVE, P0.replace("P0", "P1"), RESTORE.replace("P1", "P2"), END),
+        *(f"@P1 {LOOK}",),
+    ),
     "kept where a guard does not hold": (CLOCK, "@P1 MOV R2, RZ", P0, f"@P0 {LOOK}"),
 }
 TOGETHER = {
@@ -79,6 +85,9 @@ TOGETHER = {
     "written anew": (CLOCK, "MOV R2, RZ", P0, f"@P0 {LOOK}"),
     "written anew on each way": (
         *(CLOCK, "@P1 MOV R2, RZ", "@P1 BRA `(.L_x_1)", "MOV R2, RZ", END, P0, f"@P0 {LOOK}"),
+    ),
+    "saved and restored": (
+        *(CLOCK, P0, SKIP, SAVE, P0.replace("P0", "P1"), RESTORE, END, f"@P1 {LOOK}"),
     ),
 }
 UNMET = {

@@ -117,6 +117,8 @@ def test_threads_agree_with_the_sum(
     for (protocol, dtype), shots, epoch, count in product(
         PROTOCOLS, "12", ("0", WRAP), ("92", "256", "600")
     ):
+        if (protocol, shots) == ("ll128_atomic", "1"):
+            continue  # A two-shot, whose results have no place in one shot's slots.
         done = run(program, protocol, dtype, "20", count, shots, epoch, "60000")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "WARNING" not in done.stderr, done.stderr
@@ -129,12 +131,11 @@ def test_planted_bugs_are_caught(
     require_tool("g++")
     program = build(repo_root, tmp_path, 3, PLANTED[bug])
     # One item a thread: with more, a thread is seldom a whole operation ahead of another.
-    protocol, count = (
-        PLANTED[bug][0],
-        {"ll": "16", "ll128": "240", "ll128_atomic": "720", "sentinel": "32"}[PLANTED[bug][0]],
-    )
+    protocol = PLANTED[bug][0]
+    count = {"ll": "16", "ll128": "240", "ll128_atomic": "720", "sentinel": "32"}[protocol]
+    shots = "2" if protocol == "ll128_atomic" else "1"
     ends = (
-        run(program, protocol, "float32", "400", count, "1", "0", "1000").returncode
+        run(program, protocol, "float32", "400", count, shots, "0", "1000").returncode
         for _ in range(20)
     )
     assert any(end in (1, 2) for end in ends)

@@ -55,8 +55,9 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
         assert whole * 2 >= 1 << 60
         lanes = row.widest(world) * (row.batches(world)[-1] if row.backend == "cuda" else 1)
         assert row.widest(world) >= WARP
-        assert row.shots * world * lanes * SLOT <= row.protocol.channel
-        assert layout.channels * row.protocol.channel <= buffer
+        assert row.stride(layout) >= lanes
+        assert row.shots * (world - 1) * row.stride(layout) * SLOT <= row.protocol.channel(world)
+        assert layout.channels * row.protocol.channel(world) <= buffer
     elif row.protocol is BARRIER:
         assert whole * 2 <= buffer
     elif row.protocol is COPIES:
@@ -89,8 +90,8 @@ def test_the_choice_follows_size_and_world() -> None:
         (2, "", (64 << 10) + 2, "ll128_one_shot_cuda"),
         (2, "", 768 << 10, "ll128_one_shot_cuda"),
         (2, "", (768 << 10) + 2, "sentinel_one_shot_cuda"),
-        (2, "", 4 << 20, "sentinel_one_shot_cuda"),
-        (2, "", (4 << 20) + 2, "sentinel_two_shot_cuda"),
+        (2, "", 16 << 20, "sentinel_one_shot_cuda"),
+        (2, "", (16 << 20) + 2, "sentinel_two_shot_cuda"),
         (2, "torn", 512 << 10, "ll_one_shot_cuda"),
         (2, "torn", (512 << 10) + 2, "sentinel_one_shot_cuda"),
         (8, "", 64 << 10, "ll_one_shot_cuda"),
@@ -141,6 +142,21 @@ def test_the_choice_explains_itself() -> None:
     assert "1048576 bytes > 262144 bytes with 4 ranks" in text
     assert "sentinel 3072" in text
     assert explanation.as_dict()["algorithm"] == "ll_two_shot"
+
+
+@pytest.mark.parametrize(
+    ("name", "nbytes", "blocks"),
+    [
+        ("sentinel_two_shot_cuda", 8 << 20, 512),
+        ("sentinel_two_shot_cuda", (8 << 20) + 32, 396),
+        ("sentinel_one_shot_cuda", 64 << 20, 512),
+        ("sentinel_two_shot", 64 << 20, 512),
+        ("ll_two_shot_cuda", 64 << 20, 512),
+    ],
+)
+def test_large_launches_are_one_wave(name: str, nbytes: int, blocks: int) -> None:
+    asked = Request("all_reduce", torch.bfloat16, "sum", nbytes // 2, 2, "cuda")
+    assert choose(asked, name).launch.grid == blocks
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

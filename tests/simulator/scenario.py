@@ -93,7 +93,7 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, seed: str) -> None:
         self.scenario, self.rng = scenario, random.Random(seed)
-        size = places.LL + 8 * places.CHANNEL * scenario.channels
+        size = places.LL + 8 * places.channel(scenario.world) * scenario.channels
         self._layout = ArenaLayout(scenario.world, size)
         assert self._layout.channels == scenario.channels
         self._stride = self._layout.size

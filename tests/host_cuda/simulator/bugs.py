@@ -164,7 +164,7 @@ BUGS = {
         60,
     ),
     "shared_channel": Bug(
-        "channel.cuh", "u64(block_index()) * CHANNEL", "u64(0) * CHANNEL", "stages", 20
+        "channel.cuh", "u64(block_index()) * CHANNEL_BYTES", "u64(0) * CHANNEL_BYTES", "stages", 20
     ),
     "shared_token": Bug("tokens.cuh", "block_index() * MAX_WORLD + source", "source", "stages", 60),
     "shared_count": Bug(

@@ -82,7 +82,7 @@ class Simulator:
         # would have to run through.
         layout, found = re.subn(r"\bSPINS = \d+;", "SPINS = 4;", nvrtc.layout_header())
         assert found == 1, "the layout has no SPINS"
-        layout, found = re.subn(r"\bCHANNEL = \d+;", "CHANNEL = 1024;", layout)
+        layout, found = re.subn(r"\bCHANNEL = \d+;", "CHANNEL = 512;", layout)
         assert found == 1, "the layout has no CHANNEL"
         (common / "layout.cuh").write_text(layout)
         self._objects = [common / f"{unit}.o" for unit in _UNITS]

@@ -3,6 +3,7 @@
 // One line for each seed that failed (after the first of which STOP = 1 ends), then a line with the
 // number of seeds run and of their steps. A run fails on a wrong bit, a word beside the output, a
 // block that left a peer out, epochs out of step, a dead lane, a race inside a block, a hang.
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
@@ -103,15 +104,18 @@ class Simulation {
 
   u64 notice(int rank) const { return arena_base(scenario_.world) + 8 * u64(rank); }
 
-  // Where a protocol's slots are, and how many bytes of them in a half or in a block's channel.
+  // Where a protocol's slots are, and how many bytes one source has in a half or in a block's channel.
   struct Place {
     u64 region, buffer, room, slot;
   };
-  static Place place_of(Protocol protocol) {
-    const u64 slot = worldline::SLOT, line = worldline::LINE, first = worldline::LL;
-    if (protocol == Protocol::sentinel) return {SENTINEL, STAGE_BYTES, u64(worldline::CHANNEL), slot};
-    if (protocol != Protocol::ll) return {first + SLOTS_BYTES, HALF_BYTES, LINES_BYTES, line};
-    return {first, HALF_BYTES, SLOTS_BYTES, slot};
+  Place place_of(Protocol protocol) const {
+    const u64 world = u64(scenario_.world), slot = worldline::SLOT, line = worldline::LINE, first = worldline::LL;
+    if (protocol == Protocol::sentinel) {
+      const u64 channel = world <= worldline::FEW_RANKS ? worldline::CHANNEL : 2 * worldline::CHANNEL;
+      return {SENTINEL, STAGE_BYTES, channel / std::max<u64>(1, world - 1), slot};
+    }
+    if (protocol != Protocol::ll) return {first + SLOTS_BYTES, HALF_BYTES, LINES_BYTES / world, line};
+    return {first, HALF_BYTES, SLOTS_BYTES / world, slot};
   }
 
   void add(size_t number, std::vector<std::vector<Order>>& streams) {
@@ -155,7 +159,7 @@ class Simulation {
       const Place place = place_of(call.protocol);
       kernel.region = place.region;
       kernel.buffer = place.buffer;
-      kernel.stride = place.room / place.slot / u64(call.shots) / u64(scenario_.world) * (place.slot / worldline::SLOT);
+      kernel.stride = place.room / place.slot / u64(call.shots) * (place.slot / worldline::SLOT);
       kernel.sums = SUMS;
       kernel.sum_stage = SUM_STAGE_BYTES;
       kernel.launch_point = u32(random_.between(0, 2));
