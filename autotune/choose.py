@@ -28,10 +28,9 @@ COLLECTIVES = tuple(sorted({row.collective for row in ALGORITHMS}))
 """All that there is an algorithm for."""
 _ONE_SHOT_UP_TO = ((2, ANY_SIZE), (3, 512 << 10), (4, 256 << 10), (8, 64 << 10), (16, 32 << 10))
 """(world size at most, bytes up to which one-shot is chosen)."""
-_LL_UP_TO = 64 << 10
-_LL128_UP_TO = 1 << 20
-_LL128_ONE_SHOT_UP_TO = 768 << 10
-"""Of two ranks, whose one-shot sentinel has one pass and a token that has come long since."""
+_LL_UP_TO, _LL128_UP_TO = 64 << 10, 1 << 20
+_OF_TWO_RANKS = (8 << 10, 768 << 10)
+"""The same of two ranks, as measured: one-shots, the sentinel's of one pass."""
 _SENTINEL_ONE_SHOT_UP_TO = 16 << 20
 """Of two ranks, two passes of all channels; more ranks send less in a two-shot."""
 _LL_WITHOUT_LL128_UP_TO = 512 << 10
@@ -145,10 +144,8 @@ def _protocol(request: Request, able: list[Algorithm]) -> tuple[Protocol, int]:
     if request.device_type == "cpu":
         return LL, 0  # The interpreter's cost is one of operations: LL has the fewest.
     lines = any(row.protocol is LL128 for row in able)
-    most = _LL_UP_TO if lines else _LL_WITHOUT_LL128_UP_TO
-    if request.nbytes <= most:
+    most = _OF_TWO_RANKS if request.world_size == 2 else (_LL_UP_TO, _LL128_UP_TO)
+    ll, ll128 = most if lines else (_LL_WITHOUT_LL128_UP_TO, 0)
+    if request.nbytes <= ll:
         return LL, 0
-    if not lines:
-        return SENTINEL, most
-    lines_up_to = _LL128_ONE_SHOT_UP_TO if request.world_size == 2 else _LL128_UP_TO
-    return (LL128, most) if request.nbytes <= lines_up_to else (SENTINEL, lines_up_to)
+    return (LL128, ll) if request.nbytes <= ll128 else (SENTINEL, max(ll, ll128))

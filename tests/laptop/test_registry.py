@@ -86,8 +86,8 @@ def test_the_choice_follows_size_and_world() -> None:
 @pytest.mark.parametrize(
     ("world", "torn", "nbytes", "name"),
     [
-        (2, "", 64 << 10, "ll_one_shot_cuda"),
-        (2, "", (64 << 10) + 2, "ll128_one_shot_cuda"),
+        (2, "", 8 << 10, "ll_one_shot_cuda"),
+        (2, "", (8 << 10) + 2, "ll128_one_shot_cuda"),
         (2, "", 768 << 10, "ll128_one_shot_cuda"),
         (2, "", (768 << 10) + 2, "sentinel_one_shot_cuda"),
         (2, "", 16 << 20, "sentinel_one_shot_cuda"),

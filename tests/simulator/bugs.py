@@ -151,7 +151,10 @@ BUGS = {
         all_reduce_sentinel.all_reduce_sentinel_two_shot,
         (
             ("arena + channel + index * SLOT", "arena + REGION + home + index * SLOT"),
-            ("to = peer + channel + ((WORLD", "to = peer + REGION + home + ((WORLD"),
+            (
+                "+ channel + index * SLOT\n            sentinel_send(to, word0",
+                "+ REGION + home + index * SLOT\n            sentinel_send(to, word0",
+            ),
         ),
         two_shots,
     ),

@@ -93,9 +93,9 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, seed: str) -> None:
         self.scenario, self.rng = scenario, random.Random(seed)
-        size = places.LL + 8 * places.channel(scenario.world) * scenario.channels
+        size = places.LL + 8 * 2 * places.CHANNEL * scenario.channels
         self._layout = ArenaLayout(scenario.world, size)
-        assert self._layout.channels == scenario.channels
+        assert self._layout.channels >= scenario.channels
         self._stride = self._layout.size
         self._arenas = np.zeros(scenario.world * self._stride + places.PAGE, np.uint8)
         skip = -self._arenas.ctypes.data % places.PAGE
