@@ -18,7 +18,8 @@ WL_DEVICE void all_reduce_ll128_one_shot(const AllReduce& a) {
   const u64 parts = a.items * LINE_LANES;
   const LineItems<DTYPE, WIDE> source(a.source, a.count, thread), target(a.target, a.count, thread);
   exchange.wait(parts, source.ready(), target.ready());
-  const Data mine = exchange.begin([&] { return source.load(0); });
+  // Where one access loads it, without a branch: the epoch would be waited for first.
+  const Data mine = exchange.begin([&] { return WIDE || thread < parts ? source.load(0) : Data{}; });
   auto input = [&](u64 item, bool active) { return item == 0 ? mine : active ? source.load(item) : Data{}; };
 
   each_of_warp<LOOPS>(thread, exchange.threads, parts, [&](u64 item, bool active) {

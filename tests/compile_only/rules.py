@@ -163,8 +163,10 @@ def epoch_moves_after_all_have_read_it(build: Build) -> list[str]:
         return []  # Output goes out in stores of the same width.
     flow = build.sass_flow
     # The busy word is cleared by a store of the same width.
-    # LL's launches advance every block's word; a sentinel's or a barrier's block moves its own.
+    # LL's launches advance every block's word; a sentinel's or a barrier's block moves its own, and
+    # a sentinel's keeps what the launch was.
     stores = 1 + (EPOCH_WORDS_PER_THREAD if build.case.algorithm.startswith("ll_") else 1)
+    stores += build.case.sentinel
     return [
         *expect("stores of epochs and marks", len(flow.find(WORD_STORE)), stores),
         *(
