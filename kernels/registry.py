@@ -108,11 +108,16 @@ class Launch:
     launch_point: int = 1
 
     def __post_init__(self) -> None:
-        whole_number("launch.block", self.block, 1, MAX_BLOCK)
+        for name, low, high in (
+            ("block", 1, MAX_BLOCK),
+            ("grid", 1, MAX_BLOCKS),
+            ("launch_point", 0, 1),
+        ):
+            # NumPy's numbers are none that JSON and C know.
+            plain = whole_number(f"launch.{name}", getattr(self, name), low, high)
+            object.__setattr__(self, name, plain)
         if self.block & (self.block - 1):
             raise InvalidArgument("launch.block", self.block, "must be a power of two")
-        whole_number("launch.grid", self.grid, 1, MAX_BLOCKS)
-        whole_number("launch.launch_point", self.launch_point, 0, 1)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from datetime import timedelta
+from numbers import Integral, Real
 from typing import Any
 
 from worldline.primitives.errors import InvalidArgument
@@ -13,16 +15,19 @@ LONGEST = 1e9
 
 
 def whole_number(argument: str, value: Any, low: int, high: int) -> int:
-    """Return ``value`` if it is an int (not a bool) from ``low`` to ``high``.
+    """Return ``value`` as an int if it is a whole number (not a bool) from ``low`` to ``high``.
+
+    NumPy's whole numbers are some.
 
     Raises
     ------
     InvalidArgument
         Otherwise.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    whole = not isinstance(value, bool) and isinstance(value, Integral)
+    if not whole or not low <= value <= high:
         raise InvalidArgument(argument, value, f"must be a whole number from {low} to {high}")
-    return value
+    return operator.index(value)
 
 
 def seconds(argument: str, value: Any) -> float:
@@ -35,7 +40,7 @@ def seconds(argument: str, value: Any) -> float:
     """
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    number = not isinstance(value, bool) and isinstance(value, int | float)
+    number = not isinstance(value, bool) and isinstance(value, Real)
     if not number or math.isnan(value) or not 0 < value < LONGEST:
         raise InvalidArgument(argument, value, "must be more than 0 and less than 1e9 seconds")
     return float(value)

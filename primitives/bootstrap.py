@@ -20,13 +20,30 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from torch.distributed import DistError, Store
 
 from worldline.primitives.errors import ProviderError, RendezvousTimeout
 
 _POLL_SECONDS = 0.002
+_Answer = TypeVar("_Answer")
+
+
+def ask(what: str, call: Callable[..., _Answer], *args: Any) -> _Answer:
+    """Make a call of a store; every one is made here.
+
+    Raises
+    ------
+    ProviderError
+        When the store is lost: the process that hosts it has ended, say.
+    """
+    try:
+        return call(*args)
+    except DistError as error:
+        # What follows the first line are the frames of torch's own code.
+        reason = str(error).partition("\n")[0]
+        raise ProviderError(f"{what}: the ranks' store is lost: {reason}") from error
 
 
 class Rendezvous:
@@ -64,29 +81,31 @@ class Rendezvous:
         ------
         RendezvousTimeout
             Naming the ranks that did not come.
+        ProviderError
+            When the store is lost.
         """
         wait = Wait(self.store, what, self.timeout if timeout is None else timeout)
         here = [f"{self.root}/here/{rank}" for rank in range(self.size)]
         # Stays after a failure: who came and gave up is not among those that did not come.
-        self.store.set(here[self.rank], "")
+        ask(what, self.store.set, here[self.rank], "")
         token = self._lead(wait) if self.rank == 0 else self._follow(wait, here)
-        self.store.delete_key(here[self.rank])
+        ask(what, self.store.delete_key, here[self.rank])
         self.prefix, self._meetings = f"{self.root}/{token}", 0
-        if self.store.add(f"{self.prefix}/left", 1) == self.size:
+        if ask(what, self.store.add, f"{self.prefix}/left", 1) == self.size:
             for name in ("left", "go", *range(self.size)):
-                self.store.delete_key(f"{self.prefix}/{name}")
+                ask(what, self.store.delete_key, f"{self.prefix}/{name}")
 
     def _lead(self, wait: Wait) -> str:
         announced, token = f"{self.root}/token", secrets.token_hex(8)
         signatures = [f"{self.root}/{token}/{rank}" for rank in range(self.size)]
-        self.store.set(signatures[0], "")
-        self.store.set(announced, token)
+        ask(wait.what, self.store.set, signatures[0], "")
+        ask(wait.what, self.store.set, announced, token)
         try:
             wait.until(signatures)
         finally:
             # Withdrawn before the go: whoever comes next must not sign under a token that is spent.
-            self.store.delete_key(announced)
-        self.store.set(f"{self.root}/{token}/go", "")
+            ask(wait.what, self.store.delete_key, announced)
+        ask(wait.what, self.store.set, f"{self.root}/{token}/go", "")
         return token
 
     def _follow(self, wait: Wait, here: list[str]) -> str:
@@ -98,7 +117,7 @@ class Rendezvous:
                 token = wait.get(announced)
                 if token and token != signed:
                     signed = token
-                    self.store.set(f"{self.root}/{signed}/{self.rank}", "")
+                    ask(wait.what, self.store.set, f"{self.root}/{signed}/{self.rank}", "")
             if wait.over():
                 names = range(self.size)
                 keys = [f"{self.root}/{signed}/{rank}" for rank in names] if signed else here
@@ -127,17 +146,19 @@ class Rendezvous:
         ------
         RendezvousTimeout
             Naming the ranks that did not come.
+        ProviderError
+            When the store is lost.
         """
         wait = Wait(self.store, what, self.timeout if timeout is None else timeout)
         self._meetings += 1
         root = f"{self.prefix}/{self._meetings}"
         keys = [f"{root}/{rank}" for rank in range(self.size)]
-        self.store.set(keys[self.rank], json.dumps(value))
+        ask(what, self.store.set, keys[self.rank], json.dumps(value))
         wait.until(keys)
-        values = [json.loads(self.store.get(key)) for key in keys]
-        if self.store.add(f"{root}/read", 1) == self.size:
+        values = [json.loads(ask(what, self.store.get, key)) for key in keys]
+        if ask(what, self.store.add, f"{root}/read", 1) == self.size:
             for key in [*keys, f"{root}/read"]:
-                self.store.delete_key(key)
+                ask(what, self.store.delete_key, key)
         return values
 
     def together(self, what: str, work: Callable[[], object]) -> None:
@@ -192,15 +213,12 @@ class Wait:
 
     def has(self, key: str) -> bool:
         """Say whether a key is there."""
-        try:
-            return bool(self.store.check([key]))
-        except DistError as error:
-            raise ProviderError(f"{self.what}: the ranks' store is lost: {error}") from error
+        return bool(ask(self.what, self.store.check, [key]))
 
     def get(self, key: str) -> str:
         """Return a key's value, or nothing if it went away since it was seen."""
         # compare_set with values that no key has: a plain get would wait for the key to come back.
-        value = self.store.compare_set(key, "\0", "\0").decode()
+        value = ask(self.what, self.store.compare_set, key, "\0", "\0").decode()
         return "" if value == "\0" else value
 
     def until(self, keys: list[str]) -> None:

@@ -121,8 +121,9 @@ class ArenaLayout:
     size: int
 
     def __post_init__(self) -> None:
-        whole_number("world_size", self.world_size, 1, MAX_WORLD)
-        whole_number("arena_bytes", self.size, MINIMUM, MAXIMUM)
+        size = whole_number("world_size", self.world_size, 1, MAX_WORLD)
+        object.__setattr__(self, "world_size", size)
+        object.__setattr__(self, "size", whole_number("arena_bytes", self.size, MINIMUM, MAXIMUM))
 
     @property
     def half(self) -> int:

@@ -7,6 +7,7 @@ on them. What lies where inside an arena is :mod:`worldline.primitives.layout`'s
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -116,6 +117,10 @@ class Provider(Protocol):
         registers : int
             Registers of each thread.
         """
+        ...
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Keep this process's other threads from launching amid a call, where they must not."""
         ...
 
     def load(self, kernel: Any, args: tuple[Any, ...], **constants: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -124,6 +125,10 @@ class GpuProvider:
     @functools.cached_property
     def _device(self) -> torch.device:
         return torch.device("cuda", torch.cuda.current_device())
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Do nothing: threads may launch at once."""
+        return nullcontext()
 
     def default_bytes(self, world_size: int) -> int:
         """Return 64 MiB."""

@@ -197,21 +197,29 @@ class HostProvider:
         assert mapping is not None
         return HostArena(mapping, rendezvous.rank, stride, layout)
 
-    def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
-        """Interpret a kernel's programs one after another.
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have Triton's interpreter for the launches of the body.
 
         Raises
         ------
         ProviderError
-            When another thread of this process is interpreting a kernel.
+            When another thread of this process has it.
         """
-        from triton.runtime.errors import InterpreterError
-
         if not _interpreter.acquire(blocking=False):
             raise ProviderError(
                 "another thread of this process runs a kernel: Triton's interpreter takes one at a "
                 "time, so use one thread of each process for collectives"
             )
+        try:
+            yield
+        finally:
+            _interpreter.release()
+
+    def launch(self, kernel: Any, grid: int, args: tuple[Any, ...], **constants: Any) -> None:
+        """Interpret a kernel's programs one after another."""
+        from triton.runtime.errors import InterpreterError
+
         try:
             # Infinities and NaN are legal input; numpy would warn of every one.
             with np.errstate(all="ignore"), _subnormals_kept():
@@ -219,8 +227,6 @@ class HostProvider:
         except InterpreterError as error:
             # A signal handler's exception, say: callers expect it as it was raised.
             raise error.__cause__ or error from None
-        finally:
-            _interpreter.release()
 
 
 _interpreter = threading.Lock()

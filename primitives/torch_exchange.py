@@ -12,8 +12,10 @@ from datetime import timedelta
 
 from torch.distributed import Store
 
-from worldline.primitives.bootstrap import Wait
+from worldline.primitives.bootstrap import Wait, ask
 from worldline.primitives.errors import RendezvousTimeout
+
+_WHAT = "torch's exchange of memory"
 
 
 class ExchangeStore(Store):
@@ -36,11 +38,11 @@ class ExchangeStore(Store):
     def set(self, key: str, value: str) -> None:
         """Set a key; torch's values are bytes."""
         self._set.append(self._own(key))
-        self._store.set(self._set[-1], value)
+        ask(_WHAT, self._store.set, self._set[-1], value)
 
     def get(self, key: str) -> bytes:
         """Return a key's value."""
-        return self._store.get(self._own(key))
+        return ask(_WHAT, self._store.get, self._own(key))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Wait for keys.
@@ -50,7 +52,7 @@ class ExchangeStore(Store):
         RendezvousTimeout
             Naming the rank whose key did not come.
         """
-        wait = Wait(self._store, "torch's exchange of memory", self._seconds)
+        wait = Wait(self._store, _WHAT, self._seconds)
         for key in keys:
             while not wait.has(self._own(key)):
                 if wait.over():
@@ -60,7 +62,7 @@ class ExchangeStore(Store):
     def forget(self) -> None:
         """Delete what this rank has set, once every rank's meeting is over."""
         for key in self._set:
-            self._store.delete_key(key)
+            ask(_WHAT, self._store.delete_key, key)
 
     def _own(self, key: str) -> str:
         """Count a key ``name/number/rank`` from this meeting's first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,10 +25,14 @@ def check_tensor(argument: str, x: object, device: torch.device) -> None:
     if x.device != device:
         raise InvalidArgument(argument, describe(x), f"must be on {device}, as this world is")
     if x.layout != torch.strided or x.is_nested:
-        raise InvalidArgument(argument, str(x.layout), "must be a dense (strided) tensor")
+        kind = "nested" if x.is_nested else str(x.layout)
+        raise InvalidArgument(argument, kind, "must be a dense (strided) tensor, and not nested")
     if not has_memory(x):
         raise InvalidArgument(
-            argument, type(x).__name__, "must have memory: not a fake, functional or lazy tensor"
+            argument,
+            type(x).__name__,
+            "must have memory of its own: no wrapper (DTensor, vmap, fake) and no freed storage; "
+            "pass the local tensor",
         )
 
 
@@ -52,26 +57,22 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     return (x.clone() if x._is_zerotensor() else x.resolve_conj().resolve_neg()).contiguous()
 
 
-def check_writable(out: object) -> None:
-    """Refuse what is no tensor with memory to write to."""
-    if not isinstance(out, torch.Tensor):
-        raise InvalidArgument("out", type(out).__name__, "must be a torch.Tensor")
-    if not has_memory(out) or out._is_zerotensor():
-        raise InvalidArgument("out", type(out).__name__, "must have memory to write to")
-
-
-def check_output(x: torch.Tensor, out: torch.Tensor) -> None:
-    """Refuse an output that cannot hold a result like ``x``."""
-    check_writable(out)
-    if (out.shape, out.dtype, out.device) != (x.shape, x.dtype, x.device):
-        raise InvalidArgument("out", describe(out), f"must be like x, which is {describe(x)}")
-    check_own_elements(out)
-
-
-def check_own_elements(out: torch.Tensor) -> None:
-    """Refuse an output of which two indices share an element."""
+def check_output(x: torch.Tensor, out: torch.Tensor, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Refuse an output that cannot hold a result of one of these shapes, otherwise like ``x``."""
+    check_tensor("out", out, x.device)
+    if out._is_zerotensor():
+        raise InvalidArgument("out", describe(out), "must have memory to write to")
+    if out.dtype != x.dtype or tuple(out.shape) not in shapes:
+        rule = f"must be like x, which is {describe(x)}"
+        if list(shapes) != [x.shape]:
+            wanted = " or ".join(str(list(shape)) for shape in shapes)
+            rule = f"must have shape {wanted} and be like x otherwise, which is {describe(x)}"
+        raise InvalidArgument("out", describe(out), rule)
     if _overlaps_itself(out):
         raise InvalidArgument("out", describe(out), "must not overlap itself, as expanded ones do")
+    if out.is_inference() and not torch.is_inference_mode_enabled():
+        rule = "was made in inference mode, and torch lets nobody write to it outside of that"
+        raise InvalidArgument("out", describe(out), rule)
 
 
 def _overlaps_itself(x: torch.Tensor) -> bool:
@@ -99,13 +100,6 @@ def overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
     return -x_size < x.data_ptr() - y.data_ptr() < y_size
 
 
-def partly_overlaps(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Say whether two contiguous tensors share memory without being the same."""
-    size = x.numel() * x.element_size()
-    distance = abs(x.data_ptr() - y.data_ptr())
-    return 0 < distance < size
-
-
 def check_match(rendezvous: Rendezvous, mine: dict[str, Any]) -> None:
     """Compare a call's arguments between ranks; collective.
 
@@ -119,9 +113,18 @@ def check_match(rendezvous: Rendezvous, mine: dict[str, Any]) -> None:
     Raises
     ------
     MismatchError
-        Naming the first argument that differs and every rank's value.
+        Naming the ranks that refuse their arguments where others do not, else the first argument
+        that differs and every rank's value.
     """
     calls = rendezvous.gather("debug", mine)
+    refused = {rank: call["refused"] for rank, call in enumerate(calls) if call["refused"]}
+    if len(refused) == len(calls):
+        return  # Each rank raises its own reason.
+    if refused and len({call["collective"] for call in calls}) == 1:
+        reasons = "; ".join(
+            f"rank {rank} refused its arguments: {reason}" for rank, reason in refused.items()
+        )
+        raise MismatchError(f"{mine['collective']}: {reasons}; the others did not")
     for argument in mine:
         values = [call.get(argument) for call in calls]
         if any(value != values[0] for value in values):

@@ -20,7 +20,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any
@@ -28,11 +28,13 @@ from typing import Any
 from torch.distributed import TCPStore
 
 from worldline import rank_main
-from worldline.primitives.arguments import seconds, whole_number
+from worldline.primitives.arguments import flag, seconds, text, whole_number
 from worldline.primitives.errors import InvalidArgument, RankFailed
-from worldline.primitives.layout import MAX_WORLD
+from worldline.primitives.layout import MAX_WORLD, ArenaLayout
+from worldline.primitives.memory import PROVIDERS
+from worldline.primitives.watchdog import ON_TIMEOUT
 from worldline.rank_server import RankProcess
-from worldline.startup import default_provider, init
+from worldline.startup import MAX_LANES, declared_dtypes, default_provider, init
 
 _GRACE = 5.0
 """Seconds that ranks get to end by themselves once one has failed."""
@@ -124,11 +126,10 @@ def run_ranks(
 
     With ``wait_for_all`` the survivors of a failed rank go on; else they are stopped.
     """
-    whole_number("ranks", ranks, 1, MAX_WORLD)
+    ranks = whole_number("ranks", ranks, 1, MAX_WORLD)
     if timeout is not None:
         timeout = seconds("timeout", timeout)
-    if options.get("provider") is None:
-        options["provider"] = default_provider(ranks)
+    _check_options(ranks, options)
     work = _pack(fn, args, options)
     # A socket of our own: left to itself the store would listen on every interface.
     server = socket.create_server(("127.0.0.1", 0))
@@ -182,19 +183,43 @@ def _pack(fn: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) 
         raise InvalidArgument(
             "fn", fn, "must be in a module or script file: new processes cannot import a session"
         )
+    if not isinstance(args, Iterable):
+        raise InvalidArgument("args", args, "must be a sequence of fn's further arguments")
+    args = tuple(args)
+    for argument, value, rule in (
+        ("fn", fn, "must be a function that new processes can import, of a module and no lambda"),
+        ("args", args, "must be picklable, each of them"),
+    ):
+        try:
+            pickle.dumps(value)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InvalidArgument(argument, value, f"{rule} ({error})") from error
+    return pickle.dumps((fn, args, options))
+
+
+def _check_options(ranks: int, options: dict[str, Any]) -> None:
+    """Refuse what the ranks' `init` would refuse, here and by the names that it has here."""
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise InvalidArgument(
             unknown[0], options[unknown[0]], f"is not one of {', '.join(sorted(_OPTIONS))}"
         )
-    for argument, value in (("fn", fn), ("args", args), ("options", options)):
-        try:
-            pickle.dumps(tuple(args) if argument == "args" else value)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InvalidArgument(
-                argument, value, f"must be importable or picklable; args a sequence ({error})"
-            ) from error
-    return pickle.dumps((fn, tuple(args), options))
+    if options.get("provider") is None:
+        options["provider"] = default_provider(ranks)
+    text("provider", options["provider"], tuple(PROVIDERS))
+    checks: dict[str, Callable[[Any], Any]] = {
+        "deadline": lambda value: seconds("deadline", value),
+        "arena_bytes": lambda value: ArenaLayout(ranks, value).size,
+        "dtypes": declared_dtypes,
+        "debug": lambda value: flag("debug", value),
+    }
+    for name, check in checks.items():
+        if options.get(name) is not None:
+            options[name] = check(options[name])
+    if "lanes" in options:
+        options["lanes"] = whole_number("lanes", options["lanes"], 1, MAX_LANES)
+    if "on_timeout" in options:
+        text("on_timeout", options["on_timeout"], ON_TIMEOUT)
 
 
 def _collect(
@@ -231,7 +256,9 @@ def _result(process: RankProcess, reader: connection.Connection) -> tuple[Any, s
     except EOFError:
         process.join(_GRACE)
         code = process.exitcode
-        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+        how = f"exit code {code}; see its output above"
+        if code is not None and code < 0:
+            how = signal.Signals(-code).name
         value, failure = None, f"the process ended without a result ({how})"
     except Exception as error:
         value, failure = None, f"its result cannot be unpickled ({type(error).__name__}: {error})"

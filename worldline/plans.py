@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from typing import Any
 
 import torch
@@ -10,9 +12,11 @@ from worldline.autotune.choose import Choice
 from worldline.kernels.launch import Plan, plan
 from worldline.kernels.loading import Loader
 from worldline.kernels.registry import Request
+from worldline.modes import plain
 from worldline.primitives.lane import Lane
 
 _MOST = 4096
+_everybodys: weakref.WeakSet[Plans] = weakref.WeakSet()
 
 
 class Plans:
@@ -27,6 +31,7 @@ class Plans:
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._known: dict[tuple[Any, ...], tuple[Plan, Lane]] = {}
+        _everybodys.add(self)
 
     @staticmethod
     def _key(x: torch.Tensor, options: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -63,8 +68,10 @@ class Plans:
         x : Tensor
             The input.
         options : tuple
-            The call's further arguments, its lane's index the last.
+            The collective and the call's further arguments, its lane's index the last.
         """
+        if not plain():
+            return None
         try:
             known = self._known.get(self._key(x, options))
             if known is None or type(options[-1]) is not int or not known[1].alive:
@@ -82,13 +89,22 @@ class Plans:
         try:
             known[0].run(source, target)
         except BaseException:
-            abandon(known[1], "all_reduce")
+            abandon(known[1], options[0])
             raise
         return result
 
     def clear(self) -> None:
         """Forget all."""
         self._known.clear()
+
+
+def _forget() -> None:
+    """Leave no plan to a fork: it is no rank. Cheaper than to ask for the process at every call."""
+    for plans in list(_everybodys):
+        plans.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def abandon(lane: Lane, operation: str) -> None:

@@ -85,10 +85,9 @@ def _be_rank(provider: str, work: bytes, rank: int, size: int, port: int, writer
     try:
         _hear_interrupts(signal.default_int_handler)
         fn, args, options = pickle.loads(work)
-        if "deadline" in options:
-            options["timeout"] = options.pop("deadline")
+        deadline = options.pop("deadline", None)
         store = TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=60))
-        set_launcher(Launcher(store, rank, size), whole_process=provider != "loopback")
+        set_launcher(Launcher(store, rank, size, deadline), whole_process=provider != "loopback")
         with _place(provider, rank), init(**options) as world:
             message = pickle.dumps((fn(world, *args), None))
         _hear_interrupts(signal.SIG_IGN)

@@ -43,7 +43,7 @@ class Launcher:
     rank, size : int
         This process's rank, and how many there are.
     timeout : float, optional
-        The process group's own, in seconds.
+        The process group's own, or the deadline that ``spawn`` was given, in seconds.
     local_rank : int, optional
         This process's place on its machine, where torchrun says it.
     """
@@ -98,7 +98,7 @@ def init(
         ``LOCAL_RANK``.
     timeout : float or timedelta, optional
         Deadline of every device-side wait and of every meeting, in seconds. By default the process
-        group's own timeout, else 600.
+        group's own timeout or the deadline of ``worldline.spawn``, else 600.
     arena_bytes : int, optional
         Bytes of each rank's arena, of each lane; equal on all ranks.
     lanes : int
@@ -132,9 +132,9 @@ def init(
     if debug is None:
         debug = _debug_by_environment()
     arguments.flag("debug", debug)
-    arguments.whole_number("lanes", lanes, 1, MAX_LANES)
+    lanes = arguments.whole_number("lanes", lanes, 1, MAX_LANES)
     arguments.text("on_timeout", on_timeout, ON_TIMEOUT)
-    declared = _declared(dtypes)
+    declared = declared_dtypes(dtypes)
     name = default_provider() if provider is None else provider
     source = PROVIDERS[arguments.text("provider", name, tuple(PROVIDERS))]()
     missing = source.unavailable()
@@ -162,7 +162,7 @@ def init(
         "provider": name,
         # Before the size of an arena, whose default depends on it.
         "lanes": lanes,
-        "arena_bytes": size,
+        "arena_bytes": layout.size,
         "dtypes": [dtype_name(dtype) for dtype in declared],
         "timeout": seconds,
         "debug": debug,
@@ -224,7 +224,14 @@ def _debug_by_environment() -> bool:
     return named.lower() in _ON
 
 
-def _declared(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
+def declared_dtypes(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
+    """Return the dtypes that a world declares, in the registry's order.
+
+    Raises
+    ------
+    InvalidArgument
+        Unless they are a sequence of supported ones.
+    """
     if dtypes is None:
         return list(DTYPES)
     known = ", ".join(dtype_name(dtype) for dtype in DTYPES)
@@ -241,9 +248,13 @@ def _declared(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
 def _find_launcher(
     group: dist.ProcessGroup | None, seconds: float | None, everyone: bool
 ) -> Launcher:
+    joined = dist.is_available() and dist.is_initialized()
+    # What torch.distributed.new_group returns on a rank that is not named.
+    if joined and group is not None and group == dist.GroupMember.NON_GROUP_MEMBER:
+        raise InvalidArgument("group", group, f"must contain this process, rank {dist.get_rank()}")
     if group is not None and not isinstance(group, dist.ProcessGroup):
         raise InvalidArgument("group", group, "must be a torch.distributed.ProcessGroup")
-    if dist.is_available() and dist.is_initialized():
+    if joined:
         return _from_group(group)
     if group is not None:
         raise InvalidArgument("group", group, "torch.distributed is not initialised")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,19 +13,28 @@ import torch.distributed as dist
 from torch.compiler import is_dynamo_compiling
 
 from worldline import checks, moves
-from worldline.autotune.choose import Choice, choose
+from worldline.autotune.choose import choose
 from worldline.eager import eager
 from worldline.explanation import Explanation, explain
 from worldline.kernels.launch import BarrierPlan, largest_grid
 from worldline.kernels.loading import Loader
 from worldline.kernels.moves import default_op
 from worldline.kernels.registry import Launch, Request
-from worldline.plans import Plans, abandon
+from worldline.modes import check_modes
+from worldline.plans import Plans
 from worldline.primitives.arguments import seconds, whole_number
 from worldline.primitives.bootstrap import Rendezvous
-from worldline.primitives.errors import InvalidArgument, WorldClosed, WorldlineError
+from worldline.primitives.errors import InvalidArgument, WorldClosed
 from worldline.primitives.lane import Lane, recover
 from worldline.primitives.watchdog import Watchdog
+from worldline.run import Form, launching, refusals_told, run
+
+_ALL_REDUCE = Form(
+    "all_reduce",
+    lambda size, x: [x.shape],
+    lambda request, rank: 0,
+    lambda out: out.fill_(float("nan")),
+)
 
 
 class World:
@@ -84,6 +94,7 @@ class World:
         self._lanes: tuple[Lane, ...] = tuple(lanes)
         self._loader, self._watchdog = loader, watchdog
         self._plans = Plans(loader)
+        self._process = os.getpid()
         self.torn = self.torn_adds = ""
 
     def __repr__(self) -> str:
@@ -113,10 +124,15 @@ class World:
         Raises
         ------
         WorldClosed
-            After :meth:`close`.
+            After :meth:`close`, and in a fork of the world's process.
         """
         if not self._lanes:
             raise WorldClosed("this world is closed")
+        if os.getpid() != self._process:
+            raise WorldClosed(
+                f"this world is one of process {self._process}: its fork, process {os.getpid()}, "
+                f"is no rank of it"
+            )
         return self._lanes
 
     @property
@@ -196,94 +212,28 @@ class World:
             After :meth:`close`.
         """
         if is_dynamo_compiling():
-            return eager(self._all_reduce)(x, out, op, algorithm, launch, lane)
+            return eager(run)(
+                self, _ALL_REDUCE, x, out, lane, op=op, algorithm=algorithm, launch=launch
+            )
         if out is None and type(x) is torch.Tensor and x.is_cuda and not self.debug:
-            done = self._plans.again(x, (op, algorithm, launch, lane))
+            done = self._plans.again(x, ("all_reduce", op, algorithm, launch, lane))
             if done is not None:
                 return done
-        return self._all_reduce(x, out, op, algorithm, launch, lane)
-
-    def _all_reduce(
-        self,
-        x: torch.Tensor,
-        out: torch.Tensor | None,
-        op: str,
-        algorithm: str | None,
-        launch: Launch | None,
-        lane_index: int,
-    ) -> torch.Tensor:
-        lane = self._lane(lane_index)
-        try:
-            request, choice = self._choose(x, out, op, algorithm, launch)
-        except WorldlineError as error:
-            if self.debug:
-                refused = {"collective": "all_reduce", "refused": str(error)}
-                checks.check_match(self._rendezvous, refused)
-            raise
-        lane.check()
-        if self.debug:
-            lane.look()
-            signature = checks.signature(request, algorithm, launch, lane_index)
-            checks.check_match(self._rendezvous, signature)
-        options = (op, algorithm, launch, lane_index)
-        with torch.no_grad(), self._on_device():
-            made = self._plans.of(x, options, request, choice, lane)
-            result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
-            direct = result
-            if not result.is_contiguous() or result.is_neg():
-                direct = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-            source = checks.plain(x)
-            if checks.partly_overlaps(source, direct):
-                source = source.clone()
-            try:
-                with self._call("all_reduce", lane):
-                    made.run(source.data_ptr(), direct.data_ptr())
-            except BaseException:
-                direct.fill_(float("nan"))
-                raise
-            finally:
-                if direct is not result:
-                    result.copy_(direct)
-                elif not result.is_inference():
-                    # Autograd has to know that the memory changed, as for torch's own operations.
-                    torch.autograd.graph.increment_version(result)
-        return result
+        return run(self, _ALL_REDUCE, x, out, lane, op=op, algorithm=algorithm, launch=launch)
 
     all_gather = moves.all_gather
 
-    def _choose(
-        self,
-        x: torch.Tensor,
-        out: torch.Tensor | None,
-        op: str,
-        algorithm: str | None,
-        launch: Launch | None,
-    ) -> tuple[Request, Choice]:
-        """Check a call's arguments and choose its algorithm."""
-        checks.check_tensor("x", x, self.device)
-        if out is not None:
-            checks.check_output(x, out)
-        if launch is not None and not isinstance(launch, Launch):
-            raise InvalidArgument("launch", launch, "must be a worldline.Launch")
-        request = self.request("all_reduce", x, op)
-        return request, choose(request, algorithm, launch)
-
     def _lane(self, index: int) -> Lane:
         lanes = self.lanes
-        return lanes[whole_number("lane", index, 0, len(lanes) - 1)]
+        try:
+            return lanes[whole_number("lane", index, 0, len(lanes) - 1)]
+        except InvalidArgument:
+            if len(lanes) > 1:
+                raise
+            raise InvalidArgument("lane", index, "this world has one lane, 0") from None
 
     def _on_device(self) -> AbstractContextManager[Any]:
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
-
-    @contextmanager
-    def _call(self, operation: str, lane: Lane) -> Iterator[None]:
-        """Run a launch: raise what the lane reports, and kill the lane if this rank leaves it."""
-        try:
-            yield
-            lane.check()
-        except BaseException:
-            abandon(lane, operation)
-            raise
 
     def barrier(self, lane: int = 0) -> None:
         """Wait until every rank has called this and has done what its stream held before.
@@ -307,14 +257,16 @@ class World:
         eager(self._barrier)(lane)
 
     def _barrier(self, index: int) -> None:
-        lane = self._lane(index)
+        with refusals_told(self, "barrier"):
+            lane = self._lane(index)
+            check_modes("barrier")
         lane.check()
         if self.debug:
-            mine = {"collective": "barrier", "refused": None, "lane": index}
+            mine = {"collective": "barrier", "refused": None, "lane": lane.index}
             checks.check_match(self._rendezvous, mine)
         with self._on_device():
             made = self._loader.ensure(("barrier",), lambda: BarrierPlan(lane))
-            with self._call("barrier", lane):
+            with launching(lane, "barrier"):
                 made.run(0, 0)
                 if self.device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
                     torch.cuda.current_stream().synchronize()
@@ -373,7 +325,9 @@ class World:
         recover(lanes, self._rendezvous, limit)
 
     def close(self) -> None:
-        """Give the memory back. Not collective; a second call does nothing."""
+        """Give the memory back. Not collective; a second call does nothing, nor one in a fork."""
+        if os.getpid() != self._process:
+            return
         lanes, self._lanes = self._lanes, ()
         self._plans.clear()
         if not lanes:
