@@ -32,11 +32,17 @@ from worldline.units import parse_dtype, parse_size, show_size
 _MEASURES = {"all-reduce": measure_all_reduce, "all-gather": measure_all_gather}
 FAMILIES = ("NCCL", "PyTorch")
 """Peers that the result compares us with, by what their names begin with."""
+_HEADINGS = ("dtype", "size", "algorithm", "bits", "time", "spread", "replay", "host", "SMs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("what", choices=[*_MEASURES, "limits"], help="limits: of the hardware")
+    parser.add_argument(
+        "what",
+        type=lambda name: name.replace("_", "-"),
+        choices=[*_MEASURES, "limits"],
+        help="limits: of the hardware",
+    )
     parser.add_argument("--ranks", type=int, help="default: one for each GPU, else 4 on the CPU")
     parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
@@ -137,24 +143,29 @@ def _show(result: dict[str, Any], console: Console) -> None:
     say(
         console, f"{result['collective'].replace('_', '-')}, {ranks}, provider {result['provider']}"
     )
-    table = Table()
-    headings = ["dtype", "size", "algorithm", "bits", "time", "spread", "replay", "host"]
-    # Without what the CPU has not, the table fits a terminal.
-    sms = any(row["sms"] for row in result["rows"])
-    for heading in [*headings, "SMs"] if sms else headings:
-        left = heading in ("dtype", "algorithm")
-        # Names that are cut short could not be told apart.
-        table.add_column(heading, justify="left" if left else "right", overflow="fold")
-    for row in result["rows"]:
-        table.add_row(
+    cells = [
+        (
             row["dtype"],
             show_size(row["nbytes"]),
             row["algorithm"],
             {True: "equal", False: "WRONG", None: "-"}[row["exact"]],
-            *(_numbers(row) if sms else _numbers(row)[:-1]),
+            *_numbers(row),
         )
+        for row in result["rows"]
+    ]
+    # Without what the CPU has not, the table fits a terminal.
+    filled = [place for place, column in enumerate(zip(*cells, strict=True)) if any(column)]
+    table = Table()
+    for heading in (_HEADINGS[place] for place in filled):
+        left = heading in ("dtype", "algorithm")
+        # Names that are cut short could not be told apart.
+        table.add_column(heading, justify="left" if left else "right", overflow="fold")
+    for row in cells:
+        table.add_row(*(row[place] for place in filled))
     console.print(table)
-    if not result["note"]:
+    if result["note"]:
+        say(console, "time: microseconds an operation")
+    else:
         say(console, "microseconds an operation: in a graph, in a graph replayed on an idle GPU,")
         say(console, "and of the host thread in an eager call")
     for family, found in result["ratios"].items():

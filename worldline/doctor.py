@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from worldline._version import __version__
+from worldline.autotune.choose import COLLECTIVES
 from worldline.failures import last_line
 from worldline.kernels.litmus_verdict import in_words, kept
 from worldline.kernels.registry import DTYPES, algorithms, dtype_name
@@ -32,6 +33,8 @@ _OPTIONAL = {
 _COMPILER = {"cuda-bindings", "nvidia-cuda-nvrtc"}
 _DAMAGED = "installed, but does not load; pip install --force-reinstall nvidia-cuda-nvrtc"
 
+_CHECKED = "all_reduce"
+"""The collective whose algorithms are run."""
 _RANKS = 2
 _SECONDS = 120.0
 _WORKS = "works"
@@ -68,7 +71,8 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
     dict
         Plain data: ``worldline``, ``machine``, ``shared_memory``, ``gpu_obstacles`` (what keeps
         GPUs from making one world, with remedies), ``litmus`` (its last verdict on this hardware),
-        ``providers``, ``algorithms``, ``missing``.
+        ``providers``, ``algorithms`` (the all-reduce's), ``unchecked`` (names of the others, by
+        collective), ``missing``.
     """
     machine = fingerprint()
     providers = {name: make().unavailable() for name, make in PROVIDERS.items()}
@@ -91,6 +95,11 @@ def examine(run_kernels: bool = True) -> dict[str, Any]:
         "litmus": kept(machine) if len(machine["gpus"]) > 1 else None,
         "providers": providers,
         "algorithms": checked,
+        "unchecked": {
+            collective: [row.name for row in algorithms(collective)]
+            for collective in COLLECTIVES
+            if collective != _CHECKED
+        },
         "missing": missing,
     }
 
@@ -127,6 +136,7 @@ def _algorithms(providers: dict[str, str | None], run_kernels: bool) -> list[dic
             rows.append(
                 {
                     "provider": provider,
+                    "collective": _CHECKED,
                     "algorithm": name,
                     "dtype": dtype,
                     "state": state,
@@ -141,7 +151,7 @@ def _point(algorithm: str, dtype: Any) -> str:
 
 
 def _points(device_type: str) -> list[str]:
-    rows = algorithms("all_reduce", device_type)
+    rows = algorithms(_CHECKED, device_type)
     return [_point(row.name, dtype) for row in rows for dtype in DTYPES]
 
 
@@ -172,13 +182,13 @@ def _check_rank(world: Any) -> dict[str, str]:
     from worldline.kernels import reference
 
     verdicts = {}
-    for row in algorithms("all_reduce", world.device.type):
+    for row in algorithms(_CHECKED, world.device.type):
         for dtype in DTYPES:
             inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
             if not row.bitwise:
                 inputs = [torch.ceil(x) + 4 for x in inputs]  # Exact in any order.
             mine = inputs[world.rank].to(world.device)
-            refusal = row.supports(world.request("all_reduce", mine))
+            refusal = row.supports(world.request(_CHECKED, mine))
             if refusal is not None:
                 verdicts[_point(row.name, dtype)] = _REFUSED + refusal
                 continue
@@ -216,6 +226,9 @@ def _show(report: dict[str, Any], console: Console) -> None:
         say(console, f"provider {name}: {reason or 'available'}", indent=1)
     say(console, "all-reduce:", indent=1)
     _show_algorithms(report["algorithms"], console)
+    for collective, names in report["unchecked"].items():
+        listed = ", ".join(names)
+        say(console, f"{collective.replace('_', '-')}: {listed}; doctor does not run it", indent=1)
     for name, remedy in report["missing"].items():
         say(console, f"missing {name}: {remedy}", indent=1)
 

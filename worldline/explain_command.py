@@ -13,7 +13,9 @@ from worldline.explanation import Explanation, explain
 from worldline.kernels.moves import default_op
 from worldline.kernels.registry import Request, dtype_name
 from worldline.lines import foretell
-from worldline.primitives.layout import ArenaLayout
+from worldline.primitives.arguments import whole_number
+from worldline.primitives.errors import InvalidArgument
+from worldline.primitives.layout import MAX_WORLD, ArenaLayout
 from worldline.primitives.memory import PROVIDERS
 from worldline.screen import counted, say
 from worldline.startup import default_provider
@@ -22,7 +24,13 @@ from worldline.units import parse_dtype, parse_size, show_size
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("collective", nargs="?", default="all_reduce", choices=COLLECTIVES)
+    parser.add_argument(
+        "collective",
+        nargs="?",
+        default="all_reduce",
+        type=lambda name: name.replace("-", "_"),
+        choices=COLLECTIVES,
+    )
     parser.add_argument("--size", default="64K", help="bytes of each rank's input, such as 64K")
     parser.add_argument("--dtype", default="bf16", help="such as f32, f16, bf16")
     parser.add_argument("--op", help="default: sum, for what reduces")
@@ -36,17 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the explanation; returns the exit status."""
     dtype, nbytes = parse_dtype(args.dtype), parse_size(args.size)
-    provider = PROVIDERS[args.provider or default_provider(args.ranks)]()
-    arena = parse_size(args.arena) if args.arena else provider.default_bytes(max(1, args.ranks))
-    layout = ArenaLayout(args.ranks, arena)
+    ranks = whole_number("ranks", args.ranks, 1, MAX_WORLD)
+    provider = PROVIDERS[args.provider or default_provider(ranks)]()
+    layout = ArenaLayout(ranks, _arena(args.arena) or provider.default_bytes(ranks))
     request = Request(
         args.collective,
         dtype,
         default_op(args.collective) if args.op is None else args.op,
         max(1, nbytes // dtype.itemsize),
-        args.ranks,
+        ranks,
         provider.device_type,
-        *(foretell(args.ranks) if provider.name == "torch" and args.ranks > 1 else ("", "")),
+        *(foretell(ranks) if provider.name == "torch" and ranks > 1 else ("", "")),
     )
     choice = choose(request, args.algorithm)
     # Loopback counts the blocks that fit beside the other ranks' once it has a GPU.
@@ -57,6 +65,17 @@ def main(args: argparse.Namespace) -> int:
     else:
         _show(explanation, Console())
     return 0
+
+
+def _arena(typed: str | None) -> int | None:
+    """Return the bytes of an arena by option, under whose name what is wrong with them is told."""
+    if typed is None:
+        return None
+    nbytes = parse_size(typed, "arena")
+    try:
+        return ArenaLayout(1, nbytes).size
+    except InvalidArgument as error:
+        raise InvalidArgument("arena", typed, error.rule) from None
 
 
 def _show(explanation: Explanation, console: Console) -> None:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Mapping
@@ -82,6 +83,7 @@ def _be_rank(provider: str, work: bytes, rank: int, size: int, port: int, writer
     Ctrl-C is ignored before and after (``worldline.preload``); here it is an outcome, never a
     traceback on the screen. Ranks that are threads do not hear it; the spawning process ends them.
     """
+    process = os.getpid()
     try:
         _hear_interrupts(signal.default_int_handler)
         fn, args, options = pickle.loads(work)
@@ -93,7 +95,13 @@ def _be_rank(provider: str, work: bytes, rank: int, size: int, port: int, writer
         _hear_interrupts(signal.SIG_IGN)
     except BaseException:
         _hear_interrupts(signal.SIG_IGN)
-        message = pickle.dumps((None, traceback.format_exc()))
+        failure = traceback.format_exc()
+        message = pickle.dumps((None, failure))
+        if os.getpid() != process:
+            print(f"in a fork of rank {rank}: {failure}", file=sys.stderr, flush=True)
+    if os.getpid() != process:
+        # A fork that the function made has come out of it. The outcome is the rank's to tell.
+        os._exit(1)
     writer.send_bytes(message)
     writer.close()
 

@@ -10,8 +10,15 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SHORT = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, argument: str = "size") -> int:
     """Turn ``"64K"`` into bytes; K, M and G are powers of 1024.
+
+    Parameters
+    ----------
+    text : str
+        What was typed.
+    argument : str
+        Its name, for errors.
 
     Raises
     ------
@@ -24,7 +31,7 @@ def parse_size(text: str) -> int:
     # Eighteen digits are more than any memory's bytes.
     if not digits.isdecimal() or len(digits) > 18 or int(digits) < 1:
         rule = "must be a whole number >= 1, of 18 digits at most, with K, M, G or no unit"
-        raise InvalidArgument("size", text, rule)
+        raise InvalidArgument(argument, text, rule)
     return int(digits) * _UNITS[unit]
 
 

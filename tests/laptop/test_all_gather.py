@@ -138,7 +138,7 @@ def test_what_breaks_a_rule() -> None:
             "otherwise, which is float32[2, 3] on cpu",
             "out='float32[2, 2, 3] on cpu': must not overlap itself, as expanded ones do",
             "algorithm='ring': must be one of copy_engine",
-            "lane=1: must be a whole number from 0 to 0",
+            "lane=1: this world has one lane, 0",
             "no algorithm serves this all_gather: copy_engine: a quantized tensor's scale is no "
             "part of its elements",
             "no algorithm serves this all_gather: copy_engine: an all_gather has no op",

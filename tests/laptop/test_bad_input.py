@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,11 +21,27 @@ X = torch.ones(4)
 
 CASES: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "dtype": ({"x": INT32}, worldline.UnsupportedError, ("int32", "float32", "ll_one_shot")),
+    "no op": ({"x": X, "op": None}, worldline.InvalidArgument, ("op=None", "must be a string")),
     "op": ({"x": X, "op": "max"}, worldline.UnsupportedError, ("'max'", "'sum'")),
     "not a tensor": ({"x": [1.0]}, worldline.InvalidArgument, ("x=", "list", "Tensor")),
     "device": ({"x": torch.ones(4, device="meta")}, worldline.InvalidArgument, ("meta", "cpu")),
     "layout": ({"x": X.to_sparse()}, worldline.InvalidArgument, ("x=", "sparse", "dense")),
     "out is not a tensor": ({"x": X, "out": 3}, worldline.InvalidArgument, ("out=", "int")),
+    "nested": (
+        {"x": torch.nested.nested_tensor([X, X[:2]])},
+        worldline.InvalidArgument,
+        ("x='nested'", "dense"),
+    ),
+    "out layout": (
+        {"x": X, "out": X.to_sparse()},
+        worldline.InvalidArgument,
+        ("out='torch.sparse_coo'", "dense"),
+    ),
+    "out device": (
+        {"x": X, "out": torch.ones(4, device="meta")},
+        worldline.InvalidArgument,
+        ("out='float32[4] on meta'", "must be on cpu"),
+    ),
     "out shape": ({"x": X, "out": torch.ones(5)}, worldline.InvalidArgument, ("[5]", "[4]")),
     "out dtype": ({"x": X, "out": X.half()}, worldline.InvalidArgument, ("float16", "float32")),
     "out expanded": (
@@ -114,19 +132,30 @@ def call_different_things(world: Any) -> list[str]:
     for call in (
         world.barrier if one else lambda: world.all_reduce(X),
         lambda: world.all_reduce([1.0] if one else X),
+        lambda: world.all_reduce(X, lane=5 if one else 0),
+        lambda: world.barrier(lane=5 if one else 0),
+        lambda: world.all_reduce([1.0] if one else INT32),
     ):
         try:
             call()
             messages.append("no error")
         except worldline.WorldlineError as error:
-            messages.append(str(error))
+            messages.append(f"{type(error).__name__}: {error}")
     return [*messages, str(world.all_reduce(X)[0].item())]
 
 
 def test_debug_mode_compares_collectives_and_refusals() -> None:
-    for different, refused, after in worldline.spawn(call_different_things, 2, debug=True):
+    answers = worldline.spawn(call_different_things, 2, debug=True, deadline=30.0)
+    for rank, (different, refused, lane, barrier, both, after) in enumerate(answers):
         assert "rank 0: all_reduce, rank 1: barrier" in different
-        assert "must be a torch.Tensor" in refused
+        assert refused == (
+            "MismatchError: all_reduce: rank 1 refused its arguments: x='list': must be a "
+            "torch.Tensor; the others did not"
+        )
+        wanted = "rank 1 refused its arguments: lane=5: this world has one lane, 0; the others"
+        assert f"MismatchError: all_reduce: {wanted}" in lane
+        assert f"MismatchError: barrier: {wanted}" in barrier
+        assert both.startswith(("UnsupportedError", "InvalidArgument: x='list'")[rank])
         assert after == "2.0"
 
 
@@ -170,16 +199,67 @@ def test_debug_mode_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"ranks": True}, "ranks=True"),
         ({"timeout": "5"}, "timeout='5'"),
         ({"timeout": 0}, "timeout=0"),
-        ({"args": 5}, "args=5"),
-        ({"args": (lambda: 0,)}, "args="),
+        ({"args": 5}, "args=5: must be a sequence"),
+        ({"args": (lambda: 0,)}, "args=.*must be picklable"),
         ({"fn": None}, "fn=None.*callable"),
-        ({"fn": lambda world: 0}, "fn=.*importable"),
+        ({"fn": lambda world: 0}, "fn=.*can import, .* no lambda"),
+        ({"deadline": -1}, "deadline=-1: must be more than 0"),
+        ({"lanes": 99}, "lanes=99: must be a whole number from 1 to 16"),
+        ({"provider": "cuda"}, "provider='cuda': must be one of host"),
+        ({"arena_bytes": 5}, "arena_bytes=5: must be"),
+        ({"dtypes": [torch.int8]}, r"dtypes=torch\.int8: must be among"),
+        ({"debug": 1}, "debug=1: must be True or False"),
+        ({"on_timeout": "die"}, "on_timeout='die': must be one of"),
         ({"colour": "red"}, "colour='red'.*deadline"),
     ],
 )
 def test_spawn_refuses(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(worldline.InvalidArgument, match=words):
         worldline.spawn(**{"fn": debug_flag, "ranks": 1, **arguments})
+
+
+def numpys(world: Any) -> list[Any]:
+    """Pass NumPy's numbers wherever numbers are asked for."""
+    with worldline.init(
+        ranks=np.arange(2),
+        lanes=np.int8(2),
+        arena_bytes=np.int64(1 << 20),
+        timeout=np.float32(30),
+        debug=True,
+    ) as inner:
+        launch = worldline.Launch(np.int64(16), np.int32(1), np.uint8(1))
+        x = torch.ones(4)
+        totals = [inner.all_reduce(x, lane=np.int64(lane), launch=launch) for lane in (0, 1)]
+        inner.barrier(lane=np.int64(1))
+        return [*(total[0].item() for total in totals), type(launch.block) is int, inner.timeout]
+
+
+def test_numpys_numbers_are_numbers() -> None:
+    found = worldline.spawn(numpys, np.int64(2), deadline=np.float64(30.0), timeout=np.int32(60))
+    assert found == [[2.0, 2.0, True, 30.0]] * 2
+    for value in (np.bool_(True), np.float64(1), torch.tensor(1)):
+        with pytest.raises(worldline.InvalidArgument, match="must be a whole number"):
+            worldline.spawn(debug_flag, value)
+
+
+def inner_timeout(world: Any) -> list[float]:
+    with worldline.init() as again, worldline.init(timeout=70) as other:
+        return [world.timeout, again.timeout, other.timeout]
+
+
+def test_a_world_inside_a_rank_has_its_deadline() -> None:
+    assert worldline.spawn(inner_timeout, 1, deadline=50) == [[50.0, 50.0, 70.0]]
+    assert worldline.spawn(inner_timeout, 1) == [[600.0, 600.0, 70.0]]
+
+
+def test_a_script_without_its_guard_is_told_where_to_look(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import worldline\ndef f(world): pass\nworldline.spawn(f, 1)\n")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert "must stand under `if __name__" in done.stderr
+    assert done.stderr.endswith("without a result (exit code 1; see its output above)\n")
 
 
 def spawn_again(world: Any) -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from worldline import InvalidArgument, ProviderError, bench_command, cli, doctor
 from worldline._version import __version__
+from worldline.bench.rows import Row
 from worldline.kernels.registry import algorithms
 from worldline.screen import wrap
 from worldline.units import parse_dtype, parse_size, show_size
@@ -62,7 +63,10 @@ def test_explain() -> None:
         (("explain", "--dtype", "f31"), "InvalidArgument: dtype='f31'"),
         (("explain", "--dtype", "int32"), "UnsupportedError"),
         (("explain", "--size", "12Q"), "size='12Q'"),
-        (("explain", "--ranks", "99"), "world_size=99"),
+        (("explain", "--ranks", "99"), "ranks=99"),
+        (("explain", "--ranks", "0"), "explain: InvalidArgument: ranks=0"),
+        (("explain", "--arena", "1"), "explain: InvalidArgument: arena='1'"),
+        (("explain", "--arena", "12Q"), "explain: InvalidArgument: arena='12Q'"),
         (("bench", "all-reduce", "--ranks", "0"), "ranks=0"),
         (("bench", "all-reduce", "--repeats", "0"), "repeats=0"),
         (("bench", "all-reduce", "--save", "/nonexistent/x.json"), "save='/nonexistent/x.json'"),
@@ -164,7 +168,9 @@ def test_doctor() -> None:
     }
     assert report["providers"]["host"] is None
     assert list(report["providers"]) == ["torch", "loopback", "host"]
+    assert "copy_engine" in report["unchecked"]["all_gather"]
     text = worldline("doctor", "--no-check").stdout
+    assert "all-gather: copy_engine; doctor does not run it" in text
     assert "provider host: available" in text
     assert "not run" in text
 
@@ -238,6 +244,37 @@ def test_bench(tmp_path: Path) -> None:
     assert len(ours) == 2 * 2 * len(algorithms("all_reduce", "cpu"))
     assert all(row["exact"] for row in ours)
     assert all(row["microseconds"] > 0 for row in result["rows"])
+
+
+@pytest.mark.parametrize("spelling", ["all-gather", "all_gather"])
+def test_both_spellings_of_a_collective(spelling: str) -> None:
+    parser = cli.build_parser()
+    assert parser.parse_args(["bench", spelling]).what == "all-gather"
+    assert parser.parse_args(["explain", spelling]).collective == "all_gather"
+
+
+def test_a_bench_shows_its_unit_and_no_empty_column() -> None:
+    def shown(note: str | None, **found: Any) -> str:
+        row = Row("ll_one_shot", False, "float32", 1024, True, 4.0, 0.1, **found)
+        result = {
+            "collective": "all_reduce",
+            "ranks": 2,
+            "provider": "host",
+            "note": note,
+            "ratios": {},
+            "rows": [row.as_dict()],
+        }
+        screen = io.StringIO()
+        bench_command._show(result, Console(file=screen, width=100))
+        return screen.getvalue()
+
+    cpu = shown("a note")
+    gpu = shown(None, replay_microseconds=5.0, host_microseconds=6.0, sms=7)
+    for text in (cpu, gpu):
+        assert "microseconds an operation" in text
+    for heading in ("replay", "host ", "SMs"):
+        assert heading not in cpu.partition("\n")[2]
+        assert heading in gpu.partition("\n")[2]
 
 
 def test_bench_of_a_move() -> None:

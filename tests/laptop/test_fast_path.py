@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from worldline.plans import Plans
 
@@ -21,7 +23,7 @@ class Plan:
         self.runs.append((source, target))
 
 
-OPTIONS = ("sum", None, None, 0)
+OPTIONS = ("all_reduce", "sum", None, None, 0)
 
 
 def plans_with(plan: Plan, x: torch.Tensor, alive: bool = True) -> Plans:
@@ -69,11 +71,33 @@ def test_a_wrapped_tensor_is_left_to_the_checked_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(["sum"], None, None, 0), ("sum", None, [128, 1], 0), ("sum", None, None, False)]
+    "options",
+    [
+        ("all_reduce", ["sum"], None, None, 0),
+        ("all_reduce", "sum", None, [128, 1], 0),
+        ("all_reduce", "sum", None, None, False),
+    ],
 )
 def test_odd_options_are_left_to_the_checked_path(options: tuple[Any, ...]) -> None:
     plan, x = Plan(), torch.ones(8)
     assert plans_with(plan, x).again(x, options) is None
+    assert plan.runs == []
+
+
+def test_a_mode_or_a_tracer_leaves_it_to_the_checked_path() -> None:
+    plan, found, x = Plan(), [], torch.ones(8)
+    plans = plans_with(plan, x)
+
+    def call(t: torch.Tensor) -> torch.Tensor:
+        found.append(plans.again(x, OPTIONS))
+        return t + 1
+
+    with FakeTensorMode():
+        found.append(plans.again(x, OPTIONS))
+    make_fx(call)(x)
+    make_fx(call, pre_dispatch=True)(x)
+    torch.jit.trace(call, x, check_trace=False)
+    assert found == [None] * 4
     assert plan.runs == []
 
 

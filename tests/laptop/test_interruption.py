@@ -111,12 +111,13 @@ def test_init_succeeds_whoever_tried_before() -> None:
     assert worldline.spawn(init_out_of_step, 2, timeout=60) == [2.0, 2.0]
 
 
-def other_thread(world: Any) -> str:
-    """Run a kernel while another thread of this process waits in one."""
+def other_thread(world: Any) -> list[Any]:
+    """Run kernels while another thread of this process waits in one; then in peace."""
+    x = torch.ones(5)
     if world.rank == 1:
         world.store.wait(["tried"])
         world.barrier()
-        return ""
+        return [world.all_reduce(x)[0].item()]
 
     thread = threading.Thread(target=world.barrier)
     with worldline.init(ranks=[0]) as alone:
@@ -124,18 +125,29 @@ def other_thread(world: Any) -> str:
         until = time.monotonic() + 20
         while not memory_host._interpreter.locked() and time.monotonic() < until:
             time.sleep(0.01)
-        try:
-            alone.barrier()
-        except worldline.ProviderError as error:
-            return str(error)
-        finally:
-            world.store.set("tried", "")
-            thread.join()
-    return "no error"
+        told = []
+        for call in (
+            alone.barrier,
+            lambda: alone.all_reduce(x, out=x),
+            lambda: world.all_reduce(x, out=x),
+            lambda: world.all_gather(x, out=x.new_zeros(2, 5)),
+        ):
+            try:
+                call()
+                told.append("no error")
+            except worldline.ProviderError as error:
+                told.append(str(error))
+        world.store.set("tried", "")
+        thread.join()
+        return [world.all_reduce(x)[0].item(), alone.all_reduce(x)[0].item(), *told]
 
 
-def test_a_second_thread_is_refused() -> None:
-    assert "one at a time" in worldline.spawn(other_thread, 2, timeout=60)[0]
+def test_a_second_thread_is_refused_and_harms_nobody() -> None:
+    (total, own, *told), other = worldline.spawn(other_thread, 2, deadline=20.0, timeout=60)
+    assert len(told) == 4
+    assert all("one at a time" in words for words in told)
+    assert (total, own) == (2.0, 1.0)
+    assert other == [2.0]
 
 
 def listens(world: Any) -> bool:

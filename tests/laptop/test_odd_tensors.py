@@ -45,7 +45,7 @@ def test_an_output_is_refused_if_and_only_if_it_overlaps_itself() -> None:
             if out.unique().numel() < out.numel():
                 refused = pytest.raises(worldline.InvalidArgument, match="not overlap itself")
             with refused:
-                check_output(torch.ones(shape), out)
+                check_output(torch.ones(shape), out, [shape])
 
 
 def odd_outputs(world: Any) -> list[Any]:
@@ -83,6 +83,52 @@ def test_tensors_without_memory() -> None:
     for messages in worldline.spawn(without_memory, 1):
         assert len(messages) == 3
         assert all("must have memory" in message for message in messages)
+
+
+def inference(world: Any) -> list[str]:
+    """Write to outputs that were made in inference mode, outside and inside of it."""
+    x, told = torch.ones(8), []
+    with torch.inference_mode():
+        outputs = [torch.zeros(8), torch.zeros(8, 2)[:, 0]]
+    for out in outputs:
+        try:
+            world.all_reduce(x, out=out)
+            told.append("no error")
+        except worldline.InvalidArgument as error:
+            told.append(f"{error} {out.sum().item()}")
+    with torch.inference_mode():
+        told += [str(world.all_reduce(x, out=out)[0].item()) for out in outputs]
+    return told
+
+
+def test_outputs_of_inference_mode() -> None:
+    for contiguous, strided, *inside in worldline.spawn(inference, 2):
+        for message in (contiguous, strided):
+            assert "out='float32[8] on cpu': was made in inference mode" in message
+            assert message.endswith(" 0.0")
+        assert inside == ["2.0", "2.0"]
+
+
+class Stubborn(torch.Tensor):
+    """Lets nobody copy into it."""
+
+    def copy_(self, *_: object) -> Any:
+        raise RuntimeError("nobody copies into me")
+
+
+def fail_twice(world: Any) -> str:
+    """Let a call fail whose output then refuses to be spoilt."""
+    if world.rank == 1:
+        return ""
+    try:
+        world.all_reduce(torch.ones(4), out=torch.zeros(8)[::2].as_subclass(Stubborn))
+    except worldline.CollectiveTimeout as error:
+        return f"peer {error.peer}"
+    return "no error"
+
+
+def test_a_stubborn_output_does_not_hide_a_timeout() -> None:
+    assert worldline.spawn(fail_twice, 2, deadline=0.5)[0] == "peer 1"
 
 
 def autograd(world: Any) -> tuple[str, float]:

@@ -34,7 +34,7 @@ def as_group(world: Any) -> dict[str, Any]:
             seen["pair"] = (part.rank, part.size, part.timeout)
             seen["pair sum"] = part.all_reduce(torch.tensor([1.0 + world.rank])).item()
     else:
-        with pytest.raises(worldline.InvalidArgument, match="group="):
+        with pytest.raises(worldline.InvalidArgument, match="must contain this process, rank 1"):
             worldline.init(pair)
     dist.destroy_process_group()
     return seen
