@@ -45,7 +45,7 @@ class ProviderError(WorldlineError):
 
 
 class WorldClosed(WorldlineError):
-    """A call on a world after ``close()``."""
+    """A call on a world after ``close()``, or in a fork of its process."""
 
 
 class MismatchError(WorldlineError):

@@ -60,8 +60,8 @@ def all_gather(
     InvalidArgument
         For an argument that breaks a rule.
     UnsupportedError
-        When no algorithm serves the dtype; or when a kernel that is not loaded yet is asked for
-        inside a CUDA graph's capture.
+        When no algorithm serves the dtype; when a kernel that is not loaded yet is asked for
+        inside a CUDA graph's capture; or under fake tensors, or a tracer that would lose the call.
     CollectiveTimeout
         When a wait passed its deadline, here or on a peer; the output is then whole, or NaN in
         every element (0 in a dtype that has none). On a GPU the error comes with the next call or
@@ -73,7 +73,7 @@ def all_gather(
     MismatchError
         In debug mode, when ranks differ in their arguments.
     WorldClosed
-        After ``close``.
+        After ``close``, or in a fork of this process.
     """
     call = eager(run) if is_dynamo_compiling() else run
     return call(self, _ALL_GATHER, x, out, lane, algorithm=algorithm)

@@ -196,8 +196,9 @@ class World:
         InvalidArgument
             For an argument that breaks a rule.
         UnsupportedError
-            When no algorithm serves the dtype or op, with each one's reason; or when a kernel that
-            is not loaded yet is asked for inside a CUDA graph's capture.
+            When no algorithm serves the dtype or op, with each one's reason; when a kernel that
+            is not loaded yet is asked for inside a CUDA graph's capture; or under fake tensors, or
+            a tracer that would lose the call.
         CollectiveTimeout
             When a wait passed its deadline, here or on a peer; each element of the output is then
             the whole sum or NaN. On a GPU the error comes with the next call or
@@ -209,7 +210,7 @@ class World:
         MismatchError
             In debug mode, when ranks differ in their arguments.
         WorldClosed
-            After :meth:`close`.
+            After :meth:`close`, or in a fork of this process.
         """
         if is_dynamo_compiling():
             return eager(run)(

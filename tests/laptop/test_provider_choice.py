@@ -97,8 +97,8 @@ def test_spawn_passes_the_remedy_on(name: str) -> None:
 
 
 def test_spawn_takes_no_empty_name_for_none() -> None:
-    (outcome,) = launch.run_ranks(nothing, 1, provider="", timeout=60)
-    assert "provider='': must be one of" in (outcome.failure or "")
+    with pytest.raises(InvalidArgument, match="provider='': must be one of"):
+        launch.run_ranks(nothing, 1, provider="", timeout=60)
 
 
 def test_a_rank_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
