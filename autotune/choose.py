@@ -12,7 +12,8 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
-from worldline.kernels.protocols import LL, LL128, SENTINEL, Protocol
+from worldline.kernels.parts import RULES
+from worldline.kernels.protocols import COPIES, LL, LL128, SENTINEL, Protocol
 from worldline.kernels.registry import (
     ALGORITHMS,
     ANY_SIZE,
@@ -34,6 +35,7 @@ _OF_TWO_RANKS = (8 << 10, 768 << 10)
 _SENTINEL_ONE_SHOT_UP_TO = 16 << 20
 """Of two ranks, two passes of all channels; more ranks send less in a two-shot."""
 _LL_WITHOUT_LL128_UP_TO = 512 << 10
+_LL_PARTS_UP_TO, _LL_PARTS_WITHOUT_LL128_UP_TO = 8 << 10, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ def choose(request: Request, name: str | None = None, launch: Launch | None = No
         raise UnsupportedError(f"no algorithm serves this {request.collective}: {why_not}")
     if name is not None:
         chosen, why = able[0], "the caller asked for it"
-    elif len(algorithms(request.collective)) == 1:
-        chosen, why = able[0], "nothing else is there"
+    elif request.collective in RULES:
+        chosen, why = _of_parts(request, able)
     else:
         chosen, why = _by_size(request, able)
     broken = launch and chosen.refuses(request, launch)
@@ -137,6 +139,27 @@ def _by_size(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
     )
     rows = [row for row in able if (row.protocol, row.shots) == (protocol, shots)]
     return (rows or able)[0], why
+
+
+def _of_parts(request: Request, able: list[Algorithm]) -> tuple[Algorithm, str]:
+    """Choose for a collective of parts, by the bytes of one."""
+    nbytes = request.part * request.dtype.itemsize
+    lines = any(row.protocol is LL128 for row in able)
+    if request.device_type == "cuda" and any(row.protocol is COPIES for row in able):
+        copying = next(row for row in able if row.protocol is COPIES)
+        return copying, "by model: on GPUs the one that has been measured (no measured table)"
+    if nbytes <= _LL_PARTS_UP_TO or not lines:
+        protocol, sign = LL, "<="
+    else:
+        protocol, sign = LL128, ">"
+    bound = _LL_PARTS_UP_TO
+    if not lines:
+        # Half of what LL sends is flags, and the CPU's interpreter takes its time.
+        bound = _LL_PARTS_WITHOUT_LL128_UP_TO
+        copies = nbytes > bound and any(row.protocol is COPIES for row in able)
+        protocol, sign = (COPIES, ">") if copies else (LL, "<=" if nbytes <= bound else ">")
+    why = f"by model: parts of {nbytes} bytes {sign} {bound} bytes (no measured table)"
+    return next(row for row in able if row.protocol is protocol), why
 
 
 def _protocol(request: Request, able: list[Algorithm]) -> tuple[Protocol, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from worldline.kernels.registry import Algorithm, Launch, Request
 from worldline.primitives.layout import ArenaLayout
 
@@ -12,7 +14,12 @@ def chunk_elements(algorithm: Algorithm, request: Request, layout: ArenaLayout) 
 
 
 def chunk_blocks(
-    algorithm: Algorithm, request: Request, shape: Launch, most: int | None, count: int
+    algorithm: Algorithm,
+    request: Request,
+    layout: ArenaLayout,
+    shape: Launch,
+    most: int | None,
+    count: int,
 ) -> int:
     """Blocks of a launch on ``count`` elements of a request.
 
@@ -22,22 +29,46 @@ def chunk_blocks(
     """
     items = algorithm.items(request, count)
     blocks = min(shape.grid if most is None else min(shape.grid, most), -(-items // shape.block))
+    if algorithm.ring:
+        blocks = min(blocks, algorithm.stride(layout) // shape.block)
+        if items > blocks * shape.block:
+            blocks = min(blocks, algorithm.stride(layout) // (2 * shape.block))
     if algorithm.backend == "cuda":
-        width = shape.block * max(1, batch(algorithm, request, shape, blocks, count))
+        width = shape.block * max(1, batch(algorithm, request, layout, shape, blocks, count))
         blocks = min(blocks, -(-items // width))
     return blocks
 
 
-def batch(algorithm: Algorithm, request: Request, shape: Launch, blocks: int, count: int) -> int:
+def batch(
+    algorithm: Algorithm,
+    request: Request,
+    layout: ArenaLayout,
+    shape: Launch,
+    blocks: int,
+    count: int,
+) -> int:
     """Items that a CUDA kernel's thread takes at a time; zero where there is a thread for each.
 
-    As few as make one pass, for a thread waits for all of them before it uses any.
+    As few as make one pass, for a thread waits for all of them before it uses any; and of a ring no
+    more than have two slots each.
     """
-    each = -(-algorithm.items(request, count) // max(1, blocks * shape.block))
+    threads = max(1, blocks * shape.block)
+    each = -(-algorithm.items(request, count) // threads)
     if each <= 1:
         return 0
     batches = algorithm.batches(request.world_size)
+    if algorithm.ring:
+        room = algorithm.stride(layout) // (2 * threads)
+        batches = tuple(batch for batch in batches if batch <= room) or batches[:1]
     return next((batch for batch in batches if batch >= each), batches[-1])
+
+
+def fitted(algorithm: Algorithm, layout: ArenaLayout, shape: Launch) -> Launch:
+    """Return a launch shape of which one block at least has its slots, twice for a ring."""
+    if not algorithm.ring:
+        return shape
+    most = algorithm.stride(layout) // 2
+    return replace(shape, block=min(shape.block, 1 << (most.bit_length() - 1)))
 
 
 def most_blocks(algorithm: Algorithm, layout: ArenaLayout, resident: int | None) -> int | None:
@@ -66,10 +97,11 @@ def chunks(
 ) -> list[tuple[int, int, int]]:
     """Cut a request into launches: (offset in bytes, elements, blocks) of each."""
     step = chunk_elements(algorithm, request, layout)
+    shape = fitted(algorithm, layout, shape)
     most = most_blocks(algorithm, layout, most)
     cut = []
-    for start in range(0, request.count, step):
-        count = min(step, request.count - start)
-        blocks = chunk_blocks(algorithm, request, shape, most, count)
+    for start in range(0, request.part, step):
+        count = min(step, request.part - start)
+        blocks = chunk_blocks(algorithm, request, layout, shape, most, count)
         cut.append((start * request.dtype.itemsize, count, blocks))
     return cut

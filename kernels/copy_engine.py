@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from worldline.kernels.chunks import chunks
 from worldline.kernels.launch import BarrierPlan
-from worldline.kernels.moves import PULLS, spoilt_byte
+from worldline.kernels.parts import parts, spoilt_byte
 from worldline.kernels.registry import Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import BEGINS, ENDS
@@ -43,7 +43,7 @@ class CopyPlan:
     def __init__(self, algorithm: Algorithm, request: Request, lane: Lane, shape: Launch) -> None:
         layout, itemsize = lane.arena.layout, request.dtype.itemsize
         self._barrier = BarrierPlan(lane, request.collective, spoilt_byte(request.dtype))
-        self._copies, self._part = lane.arena.copies, request.nbytes
+        self._copies = lane.arena.copies
         self._chunks = [
             (offset, count * itemsize)
             for offset, count, _ in chunks(algorithm, request, layout, shape, None)
@@ -53,10 +53,11 @@ class CopyPlan:
             [base + layout.staged + place * half for base in lane.arena.bases] for place in (0, 1)
         ]
         self._rank = lane.rank
-        pulls = PULLS[request.collective](lane.rank, lane.size)
-        self._parts = max(pull.part for pull in pulls) + 1
-        self._pulls = [pull for pull in pulls if pull.peer != lane.rank]
-        self._own = [pull.part for pull in pulls if pull.peer == lane.rank]
+        # In a circle from the next rank on: no two ranks read the same one at a time.
+        takes = parts(request.collective, lane.rank, lane.size, request.nbytes).take
+        ranks = [(lane.rank + step) % lane.size for step in range(1, lane.size)]
+        self._pulls = [(peer, takes[peer].start) for peer in ranks]
+        self._own, self._nbytes = takes[lane.rank].start, sum(span.count for span in takes)
 
     def load(self) -> None:
         """Load the barrier's kernel."""
@@ -74,12 +75,11 @@ class CopyPlan:
             copies.fork()
             for ahead, further in self._chunks[number + 1 : number + 2]:
                 copies.copy(there[self._rank], source + ahead, further, beside=True)
-            for part in self._own:
-                own = target + part * self._part
-                if own != source:
-                    copies.copy(own + offset, source + offset, nbytes, beside=True)
-            for pull in self._pulls:
-                copies.copy(target + pull.part * self._part + offset, here[pull.peer], nbytes)
+            own = target + self._own
+            if own != source:
+                copies.copy(own + offset, source + offset, nbytes, beside=True)
+            for peer, start in self._pulls:
+                copies.copy(target + start + offset, here[peer], nbytes)
             copies.join()
         if self._chunks:
-            self._barrier.meet(ENDS, target, self._parts * self._part)
+            self._barrier.meet(ENDS, target, self._nbytes)

@@ -13,7 +13,7 @@ import torch
 
 from worldline.kernels.chunks import batch, chunks
 from worldline.kernels.launch import largest_grid
-from worldline.kernels.registry import ALGORITHMS, DTYPES, Algorithm, Launch, Request
+from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request, algorithms
 from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
 from worldline.primitives.cuda_module import launch_config
@@ -22,7 +22,7 @@ from worldline.primitives.lane import Lane
 from worldline.primitives.nvrtc import REGISTERS
 
 SOURCE = Path(__file__).resolve().parent / "cuda" / "all_reduce.cu"
-ROWS = tuple(row for row in ALGORITHMS if row.backend == "cuda")
+ROWS = tuple(row for row in algorithms("all_reduce") if row.backend == "cuda")
 
 
 class LaneArguments(ctypes.Structure):
@@ -117,24 +117,46 @@ def _loaded(
     Unloading would wait for whatever runs on the device, which may wait for a peer; and the next
     world of the same ranks starts at once.
     """
+    capability = torch.cuda.get_device_capability(device)
+    rows = [row for row in ROWS if row.protocol.capability <= capability]
+    modules = list(itertools.product(rows, dtypes))
+    names = [expressions(*module, size) for module in modules]
+    found = loaded(SOURCE, AllReduce, rank, size, device, names, macros)
+    return {
+        (row.kernel, DTYPES[dtype], *form): found[expression(row, dtype, *form)]
+        for row, dtype in modules
+        for form in _forms(row, size)
+    }
+
+
+def loaded(
+    source: Path,
+    arguments: type[ctypes.Structure],
+    rank: int,
+    size: int,
+    device: torch.device,
+    modules: Sequence[Sequence[str]],
+    macros: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Compile a file's kernels, a module for each list of C++ names, and load them.
+
+    The device is current. ``arguments`` is the structure that each of them takes.
+
+    Raises
+    ------
+    ProviderError
+        When the compiler is missing or refuses, or a kernel does not fit.
+    """
     major, minor = torch.cuda.get_device_capability(device)
-    rows = [row for row in ROWS if row.protocol.capability <= (major, minor)]
-    parts = list(itertools.product(rows, dtypes))
-    cubins = nvrtc.compile_cubins(
-        SOURCE,
-        f"sm_{major}{minor}",
-        (f"WL_WORLD={size}", f"WL_RANK={rank}", *macros),
-        [expressions(*part, size) for part in parts],
-    )
+    options = (f"WL_WORLD={size}", f"WL_RANK={rank}", *macros)
+    cubins = nvrtc.compile_cubins(source, f"sm_{major}{minor}", options, modules)
     functions = {}
-    for (row, dtype), cubin in zip(parts, cubins, strict=True):
+    for names, cubin in zip(modules, cubins, strict=True):
         module = call(cuda_driver.driver.cuModuleLoadData, cubin.code)
-        for form in _forms(row, size):
-            name = expression(row, dtype, *form)
+        for name in names:
             symbol = cubin.names[name].encode()
-            function = call(cuda_driver.driver.cuModuleGetFunction, module, symbol)
-            _check_fits(name, function)
-            functions[row.kernel, DTYPES[dtype], *form] = function
+            functions[name] = call(cuda_driver.driver.cuModuleGetFunction, module, symbol)
+            _check_fits(name, functions[name], ctypes.sizeof(arguments))
     return functions
 
 
@@ -156,7 +178,7 @@ def expression(row: Algorithm, dtype: torch.dtype, wide: bool, batch: int) -> st
     return f"{row.kernel}<{DTYPES[dtype]}, {str(wide).lower()}, {batch}>"
 
 
-def _check_fits(name: str, function: Any) -> None:
+def _check_fits(name: str, function: Any, nbytes: int) -> None:
     driver = cuda_driver.driver
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
     registers = call(driver.cuFuncGetAttribute, attribute, function)
@@ -164,52 +186,36 @@ def _check_fits(name: str, function: Any) -> None:
         raise ProviderError(f"{name} takes {registers} registers, more than {REGISTERS}")
     # The driver's own word for it needs CUDA 12.4.
     status, offset, size = driver.cuFuncGetParamInfo(function, 0)
-    if not status and (offset, size) != (0, ctypes.sizeof(AllReduce)):
-        raise ProviderError(f"{name} takes {size} bytes of arguments, not AllReduce's")
+    if not status and (offset, size) != (0, nbytes):
+        raise ProviderError(f"{name} takes {size} bytes of arguments, not {nbytes}")
 
 
-class _Prepared(NamedTuple):
+class Prepared(NamedTuple):
     """One launch of a plan, but for its addresses and stream."""
 
     offset: int
-    arguments: AllReduce
+    arguments: Any
     parameters: ctypes.Array[ctypes.c_void_p]
     functions: tuple[Any, Any]
     config: Any
 
 
 class CudaPlan:
-    """A plan whose kernel is CUDA's: launches that lack only two addresses and a stream."""
+    """A plan whose kernel is CUDA's: launches that lack only two addresses and a stream.
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        request: Request,
-        lane: Lane,
-        shape: Launch,
-        cuda: CudaKernels,
-    ) -> None:
-        self._index = cuda.device.index
-        self._launches: list[_Prepared] = []
-        most = largest_grid(algorithm, shape, lane.provider)
-        for offset, count, blocks in chunks(algorithm, request, lane.arena.layout, shape, most):
-            arguments = _arguments(algorithm, request, lane, count, shape)
-            items = batch(algorithm, request, shape, blocks, count)
-            whole = count * request.dtype.itemsize % algorithm.protocol.unit == 0
-            self._launches.append(
-                _Prepared(
-                    offset,
-                    arguments,
-                    (ctypes.c_void_p * 1)(ctypes.addressof(arguments)),
-                    (
-                        cuda.function(algorithm.kernel, request.dtype, False, items),
-                        cuda.function(algorithm.kernel, request.dtype, whole, items),
-                    ),
-                    launch_config(blocks, algorithm.threads(shape), cuda.dependent_launch),
-                )
-            )
-        self._unit = algorithm.protocol.unit
-        self._context = cuda.context
+    Parameters
+    ----------
+    launches : list of Prepared
+        The launches.
+    unit : int
+        Bytes of an access, on which addresses must lie for the second of a launch's functions.
+    cuda : CudaKernels
+        The device's.
+    """
+
+    def __init__(self, launches: list[Prepared], unit: int, cuda: CudaKernels) -> None:
+        self._launches, self._unit = launches, unit
+        self._index, self._context = cuda.device.index, cuda.context
         self._stream = -1
 
     def load(self) -> None:
@@ -236,6 +242,38 @@ class CudaPlan:
         """Launch again with the device's context current, which this thread had not yet."""
         with cuda_driver.current(self._context):
             call(cuda_driver.driver.cuLaunchKernelEx, config, function, parameters, 0)
+
+
+class AllReducePlan(CudaPlan):
+    """A plan of all-reduce kernels."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        request: Request,
+        lane: Lane,
+        shape: Launch,
+        cuda: CudaKernels,
+    ) -> None:
+        launches = []
+        most = largest_grid(algorithm, shape, lane.provider)
+        for offset, count, blocks in chunks(algorithm, request, lane.arena.layout, shape, most):
+            arguments = _arguments(algorithm, request, lane, count, shape)
+            items = batch(algorithm, request, lane.arena.layout, shape, blocks, count)
+            whole = count * request.dtype.itemsize % algorithm.protocol.unit == 0
+            launches.append(
+                Prepared(
+                    offset,
+                    arguments,
+                    (ctypes.c_void_p * 1)(ctypes.addressof(arguments)),
+                    (
+                        cuda.function(algorithm.kernel, request.dtype, False, items),
+                        cuda.function(algorithm.kernel, request.dtype, whole, items),
+                    ),
+                    launch_config(blocks, algorithm.threads(shape), cuda.dependent_launch),
+                )
+            )
+        super().__init__(launches, algorithm.protocol.unit, cuda)
 
 
 def lane_arguments(lane: Lane, collective: str) -> LaneArguments:

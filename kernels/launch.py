@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from worldline.kernels.chunks import chunks
+from worldline.kernels.parts import RULES
 from worldline.kernels.protocols import COPIES
 from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
@@ -150,9 +151,18 @@ def plan(
         from worldline.kernels.copy_engine import CopyPlan
 
         return CopyPlan(algorithm, request, lane, shape)
+    if algorithm.collective in RULES:
+        if algorithm.backend == "triton":
+            from worldline.kernels.triton_parts import TritonPartsPlan
+
+            return TritonPartsPlan(algorithm, request, lane, shape)
+        from worldline.kernels.cuda_parts import PartsPlan
+
+        assert cuda is not None
+        return PartsPlan(algorithm, request, lane, shape, cuda)
     if algorithm.backend == "triton":
         return TritonPlan(algorithm, request, lane, shape)
-    from worldline.kernels.cuda_launch import CudaPlan
+    from worldline.kernels.cuda_launch import AllReducePlan
 
     assert cuda is not None
-    return CudaPlan(algorithm, request, lane, shape, cuda)
+    return AllReducePlan(algorithm, request, lane, shape, cuda)

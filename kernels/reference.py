@@ -38,6 +38,51 @@ def all_gather(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return parts.view(inputs[0].dtype).view(len(inputs), *inputs[0].shape)
 
 
+def outputs(
+    collective: str, inputs: Sequence[torch.Tensor], op: str = "", root: int = 0
+) -> list[torch.Tensor | None]:
+    """Say what a collective gives.
+
+    Parameters
+    ----------
+    collective : str
+        Such as ``"reduce_scatter"``.
+    inputs : sequence of Tensor
+        Every rank's input, in rank order; one shape and dtype.
+    op : str
+        The reduction, of one that has any.
+    root : int
+        The root, of one that has any.
+
+    Returns
+    -------
+    list of Tensor or None
+        Every rank's output, to the bit and flat; None where it has none.
+    """
+    ranks = range(len(inputs))
+    flat = [x.contiguous().flatten() for x in inputs]
+    size = flat[0].numel() // len(inputs)
+    parts = [[x[rank * size : (rank + 1) * size] for rank in ranks] for x in flat]
+    if collective == "all_gather":
+        return [all_gather(flat).flatten()] * len(inputs)
+    if collective == "gather":
+        return [all_gather(flat).flatten() if rank == root else None for rank in ranks]
+    if collective == "broadcast":
+        return [flat[root]] * len(inputs)
+    if collective == "scatter":
+        return [parts[root][rank] for rank in ranks]
+    if collective == "all_to_all":
+        return [all_gather([part[rank] for part in parts]).flatten() for rank in ranks]
+    total = all_reduce(flat, op)
+    if collective == "all_reduce":
+        return [total] * len(inputs)
+    if collective == "reduce":
+        return [total if rank == root else None for rank in ranks]
+    if collective == "reduce_scatter":
+        return [total[rank * size : (rank + 1) * size] for rank in ranks]
+    raise ValueError(f"collective={collective!r}: the reference knows none of this name")
+
+
 def all_reduce(inputs: Sequence[torch.Tensor], op: str = "sum") -> torch.Tensor:
     """Reduce one tensor a rank.
 

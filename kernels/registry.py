@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from worldline.kernels import moves, shapes
+from worldline.kernels import parts, shapes
 from worldline.kernels.protocols import (
     BARRIER,
     COPIES,
@@ -61,7 +61,7 @@ class Request:
     op : str
         The reduction.
     count : int
-        Elements of each rank's input.
+        Elements of each rank's input; of a scatter, of the root's.
     world_size : int
         Ranks.
     device_type : str
@@ -70,6 +70,8 @@ class Request:
         Why a line of 128 bytes may arrive in pieces; empty where it is known to arrive whole.
     torn_adds : str
         The same of what is added to a line.
+    root : int
+        The rank from which, or to which, everything goes.
     """
 
     collective: str
@@ -80,11 +82,18 @@ class Request:
     device_type: str
     torn: str = "nothing is known of lines of 128 bytes here"
     torn_adds: str = torn
+    root: int = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of each rank's input."""
         return self.count * self.dtype.itemsize
+
+    @property
+    def part(self) -> int:
+        """Elements that one rank sends another, of a collective of parts; else of the input."""
+        rule = parts.RULES.get(self.collective)
+        return self.count // self.world_size if rule and rule.spread else self.count
 
 
 @dataclass(frozen=True)
@@ -156,8 +165,8 @@ class Algorithm:
         """Return None if it can serve a request, else the reason why not."""
         if request.collective != self.collective:
             return f"it is a {self.collective}"
-        if self.protocol is COPIES:
-            return moves.refusal(request)
+        if self.collective in parts.MOVES:
+            return self._refuses_move(request)
         if self.protocol is SENTINEL and request.dtype in _INTEGERS:
             return "an integer can be any pattern, so none is left to mark what is empty"
         if request.dtype not in DTYPES:
@@ -174,6 +183,12 @@ class Algorithm:
         if request.device_type == "cuda" and self.widest(request.world_size) < self.narrowest:
             return f"of {request.world_size} ranks a channel is too narrow for its blocks"
         return None
+
+    def _refuses_move(self, request: Request) -> str | None:
+        why = parts.refusal(request)
+        if why is None and not self.runs_on(request.device_type):
+            why = "it runs on NVIDIA GPUs"
+        return why or (request.torn if self.protocol.lanes > 1 else "") or None
 
     @property
     def bitwise(self) -> bool:
@@ -206,7 +221,7 @@ class Algorithm:
     def capacity(self, layout: ArenaLayout) -> int:
         """Bytes of input that one launch takes; more is done in chunks."""
         room, world = self.protocol.room(layout), layout.world_size
-        if self.protocol.channel:
+        if self.protocol.channel or self.ring:
             return ANY_SIZE
         if self.protocol in (BARRIER, COPIES):
             return room
@@ -219,7 +234,7 @@ class Algorithm:
 
     def items(self, request: Request, count: int) -> int:
         """Items that a launch on ``count`` elements shares among its programs, one to a thread."""
-        items = -(-count // self.per_item(request))
+        items = -(-count * request.dtype.itemsize // self.protocol.item)
         return (items if self.shots == 1 else -(-items // request.world_size)) * self.protocol.lanes
 
     def stride(self, layout: ArenaLayout) -> int:
@@ -229,11 +244,18 @@ class Algorithm:
         room, slot = self.protocol.room(layout), self.protocol.slot
         return room // slot // self.shots // layout.world_size * (slot // SLOT)
 
+    @property
+    def ring(self) -> bool:
+        """Whether a launch goes through its slots again and again, in turn."""
+        return self.collective in parts.RULES and self.protocol is LL128
+
     def batches(self, world_size: int) -> tuple[int, ...]:
         """List how many items a CUDA kernel's thread may take at a time, of several; most last."""
         # More than four items or peers at a time would not stay in the registers.
-        most = 4 // self.shots // max(1, world_size - 1) if self.protocol.channel else 1
-        return tuple(batch for batch in (2, 4) if batch <= most) or (1,)
+        several = self.protocol.channel or self.ring
+        most = 4 // self.shots // max(1, world_size - 1) if several else 1
+        batches = tuple(batch for batch in (2, 4) if batch <= most)
+        return (1, *batches) if self.ring or not batches else batches
 
     def widest(self, world_size: int) -> int:
         """Return the largest block, a power of two, that a launch on so many ranks can have."""
@@ -264,7 +286,7 @@ class Algorithm:
         """List launch shapes worth trying, the default first."""
         if self.protocol is COPIES:
             return (Launch(THREADS, 1),)
-        items = max(1, self.items(request, request.count))
+        items = max(1, self.items(request, request.part))
         # A sentinel's threads send much, and then the next kernel's would start late: between two
         # H200s 4.93 us in place of 4.78 at 1 MB.
         point = 0 if self.protocol.channel else 1
@@ -278,6 +300,12 @@ class Algorithm:
         """Name what a call needs to have loaded."""
         if self.protocol is COPIES:
             return ("barrier",)
+        if self.collective in parts.RULES:
+            rule = parts.RULES[self.collective]
+            reduced = (request.dtype, request.op) if rule.reduces else ()
+            # Triton's kernel is one for all; a CUDA kernel knows whether all peers get the same.
+            form = launch.block if self.backend == "triton" else rule.spread
+            return (self.name, *reduced, form)
         if self.backend == "cuda":
             return (self.backend, request.dtype)
         return (self.name, request.dtype, launch.block)
@@ -303,6 +331,33 @@ def _all_reduce(protocol: Protocol, shots: int, backend: str, summary: str) -> A
         backend=backend,
         kernel=kernel,
         summary=summary,
+    )
+
+
+def _parts(collective: str) -> tuple[Algorithm, ...]:
+    """Make a collective of parts' rows, the same for each."""
+    kind = "reduce" if parts.RULES[collective].reduces else "move"
+    rows = (
+        (LL, "cuda", "every rank sends each peer its part as LL slots, in one kernel"),
+        (LL128, "cuda", "as ll_cuda, in lines of 120 bytes and a flag; where lines arrive whole"),
+        (LL, "triton", "as ll_cuda, in Triton"),
+    )
+    return tuple(
+        Algorithm(
+            name=f"{protocol.name}{'_cuda' * (backend == 'cuda')}",
+            collective=collective,
+            protocol=protocol,
+            shots=1,
+            determinism="bitwise",
+            backend=backend,
+            kernel=(
+                f"{protocol.name}_{kind}"
+                if backend == "cuda"
+                else "worldline.kernels.parts_ll:parts_ll"
+            ),
+            summary=summary,
+        )
+        for protocol, backend, summary in rows
     )
 
 
@@ -358,6 +413,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         kernel="worldline.kernels.barrier:barrier_signals",
         summary="every rank's copy engines pull from all peers, between barriers; for large inputs",
     ),
+    *(row for collective in parts.RULES for row in _parts(collective)),
 )
 
 

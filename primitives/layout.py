@@ -63,7 +63,10 @@ CHANNEL = 4 * PAGE
 FEW_RANKS = 3
 TOKEN_REFRESH = 1 << 18
 """Passes after which a block tells its token even where no peer waits for it."""
-OPERATIONS = ("barrier", "all_reduce", "all_gather")
+OPERATIONS = (
+    *("barrier", "all_reduce", "all_gather", "broadcast", "gather", "scatter", "all_to_all"),
+    *("reduce_scatter", "reduce"),
+)
 """Names of the operations that a timeout record can hold, by index."""
 BEGINS, ENDS = 1, 2
 """Marks of a barrier: whether its operation begins there, and whether it ends there."""

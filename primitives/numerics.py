@@ -18,6 +18,7 @@ from worldline.primitives.jit import INTERPRETED, device_function
 FLOAT32 = tl.constexpr(0)
 FLOAT16 = tl.constexpr(1)
 BFLOAT16 = tl.constexpr(2)
+UINT8 = tl.constexpr(7)
 
 _NAN32 = tl.constexpr(0x7FFFFFFF)
 _NAN16 = tl.constexpr(0x7FFF)

@@ -9,12 +9,21 @@ import triton.language as tl
 
 from worldline.primitives.jit import device_function
 from worldline.primitives.memory_ops import address
-from worldline.primitives.numerics import FLOAT32
+from worldline.primitives.numerics import FLOAT32, UINT8
 
 
 @device_function
 def _half(pointer, index, count, mask):
     return tl.load(pointer + index, mask=mask & (index < count), other=0).to(tl.int32) & 0xFFFF
+
+
+@device_function
+def _bytes(pointer, first, count, mask):
+    word = (first * 0).to(tl.int32)
+    for place in tl.static_range(4):
+        byte = tl.load(pointer + first + place, mask=mask & (first + place < count), other=0)
+        word = word | ((byte.to(tl.int32) & 0xFF) << (8 * place))
+    return word
 
 
 @device_function
@@ -45,6 +54,10 @@ def load_item(base, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
         first = item * 2
         word0 = tl.load(pointer + first, mask=mask & (first < count), other=0)
         word1 = tl.load(pointer + first + 1, mask=mask & (first + 1 < count), other=0)
+    elif DTYPE == UINT8:
+        pointer = address(base).to(tl.pointer_type(tl.int8))
+        word0 = _bytes(pointer, item * 8, count, mask)
+        word1 = _bytes(pointer, item * 8 + 4, count, mask)
     else:
         pointer = address(base).to(tl.pointer_type(tl.int16))
         first = item * 4
@@ -105,6 +118,13 @@ def store_item(base, item, word0, word1, count, mask, DTYPE: tl.constexpr, WIDE:
         first = item * 2
         tl.store(pointer + first, word0, mask=mask & (first < count))
         tl.store(pointer + first + 1, word1, mask=mask & (first + 1 < count))
+    elif DTYPE == UINT8:
+        pointer = address(base).to(tl.pointer_type(tl.int8))
+        for place in tl.static_range(8):
+            at = item * 8 + place
+            word = word0 if place < 4 else word1
+            byte = (word >> (8 * (place % 4))).to(tl.int8)
+            tl.store(pointer + at, byte, mask=mask & (at < count))
     else:
         pointer = address(base).to(tl.pointer_type(tl.int16))
         first = item * 4

@@ -145,6 +145,7 @@ def signature(
         "dtype": dtype_name(request.dtype),
         "op": request.op,
         "count": request.count,
+        "root": request.root,
         "algorithm": algorithm,
         "launch": None if launch is None else [launch.grid, launch.block, launch.launch_point],
         "lane": lane,

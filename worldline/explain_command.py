@@ -10,7 +10,7 @@ from rich.table import Table
 
 from worldline.autotune.choose import COLLECTIVES, choose
 from worldline.explanation import Explanation, explain
-from worldline.kernels.moves import default_op
+from worldline.kernels.parts import default_op
 from worldline.kernels.registry import Request, dtype_name
 from worldline.lines import foretell
 from worldline.primitives.arguments import whole_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from worldline.autotune.choose import Choice
-from worldline.kernels.chunks import chunk_blocks, chunk_elements, most_blocks
+from worldline.kernels.chunks import chunk_blocks, chunk_elements, fitted, most_blocks
 from worldline.kernels.protocols import COPIES
 from worldline.kernels.registry import Request, dtype_name
 from worldline.primitives.layout import ArenaLayout, Region
@@ -114,14 +114,15 @@ def explain(
     return Explanation(
         request,
         choice,
-        -(-request.count // step),
+        -(-request.part // step),
         # The first chunk is the largest.
         chunk_blocks(
             algorithm,
             request,
-            choice.launch,
+            layout,
+            fitted(algorithm, layout, choice.launch),
             most_blocks(algorithm, layout, most),
-            min(step, request.count),
+            min(step, request.part),
         ),
         algorithm.scratch_bytes(request, layout),
         provider,

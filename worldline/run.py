@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from worldline import checks
 from worldline.autotune.choose import Choice, choose
-from worldline.kernels.moves import spoilt_byte
+from worldline.kernels.parts import Rule, rule_of, spoilt_byte
 from worldline.kernels.registry import Launch, Request
 from worldline.modes import check_modes
 from worldline.plans import abandon
+from worldline.primitives.arguments import whole_number
 from worldline.primitives.errors import (
     InvalidArgument,
     UnsupportedError,
@@ -27,127 +28,152 @@ if TYPE_CHECKING:
     from worldline.world import World
 
 
-def spoil_bytes(out: torch.Tensor) -> None:
-    """Fill a contiguous output with NaN, or 0 where its dtype has none."""
-    out.view(-1).view(torch.uint8).fill_(spoilt_byte(out.dtype))
-
-
-@dataclass(frozen=True)
-class Form:
-    """What a collective's output has to do with its input.
-
-    Parameters
-    ----------
-    collective : str
-        Its name in the registry.
-    shapes : callable
-        From the number of ranks and the input to the shapes that an output may have; a new one
-        gets the first.
-    place : callable
-        From the request and the rank to where the input lies in place: bytes from the output's
-        start. None where it never may.
-    spoil : callable
-        Fills a contiguous output whose call has failed.
-    """
-
-    collective: str
-    shapes: Callable[[int, torch.Tensor], Sequence[tuple[int, ...]]]
-    place: Callable[[Request, int], int | None]
-    spoil: Callable[[torch.Tensor], object] = spoil_bytes
-
-
 def run(
     world: World,
-    form: Form,
-    x: torch.Tensor,
+    collective: str,
+    x: torch.Tensor | None,
     out: torch.Tensor | None,
     lane: int,
     *,
     op: str = "",
+    root: int = 0,
     algorithm: str | None = None,
     launch: Launch | None = None,
-) -> torch.Tensor:
+) -> torch.Tensor | None:
     """Check a call, plan it, run it and bring the result to where it belongs.
 
     Parameters
     ----------
     world : World
         Where.
-    form : Form
-        Of the collective.
-    x, out, lane, op, algorithm, launch
+    collective : str
+        Its name in the registry.
+    x, out, lane, op, root, algorithm, launch
         The call's arguments; ``op`` is empty for a collective that has none.
 
     Returns
     -------
-    Tensor
-        ``out``, or a new tensor.
+    Tensor or None
+        ``out``, or a new tensor; None on a rank that gets nothing.
     """
-    with refusals_told(world, form.collective):
+    with refusals_told(world, collective):
         chosen = world._lane(lane)
-        check_modes(form.collective)
-        request, choice = _choose(world, form, x, out, op, algorithm, launch)
+        check_modes(collective)
+        shape, request, choice = _choose(world, collective, x, out, op, root, algorithm, launch)
     chosen.check()
     if world.debug:
         chosen.look()
         signature = checks.signature(request, algorithm, launch, chosen.index)
         checks.check_match(world.rendezvous, signature)
-    options = (form.collective, op, algorithm, launch, chosen.index)
+    like = out if x is None else x
+    assert like is not None
+    options = (collective, op, root, algorithm, launch, chosen.index)
     with torch.no_grad(), world._on_device():
-        if out is None:
-            shape = form.shapes(world.size, x)[0]
-            result = torch.empty(shape, dtype=x.dtype, device=x.device)
-        else:
-            result = out
+        result = out
+        if out is None and shape is not None:
+            result = torch.empty(shape, dtype=request.dtype, device=world.device)
         direct = result
-        if not result.is_contiguous() or result.is_neg() or result.is_conj():
-            direct = torch.empty(result.shape, dtype=x.dtype, device=x.device)
-        source = checks.plain(x)
-        if not (checks.has_memory(source) and checks.has_memory(direct)):
+        if result is not None and (
+            not result.is_contiguous() or result.is_neg() or result.is_conj()
+        ):
+            direct = torch.empty(result.shape, dtype=result.dtype, device=result.device)
+        source = None if x is None else checks.plain(x)
+        if not all(checks.has_memory(y) for y in (source, direct) if y is not None):
             raise UnsupportedError(
-                f"{form.collective}: a mode is active in which new tensors have no memory"
+                f"{collective}: a mode is active in which new tensors have no memory"
             )
-        here = source.data_ptr() - direct.data_ptr()
-        if here != form.place(request, world.rank) and checks.overlap(source, direct):
+        if source is not None and direct is not None and _collides(request, world, source, direct):
             source = source.clone()
-        made = world._plans.of(x, options, request, choice, chosen)
+        made = world._plans.of(like, options, request, choice, chosen)
 
         def spoil() -> None:
-            form.spoil(direct)
-            if direct is not result:
+            if direct is None:
+                return
+            _spoil(direct, op)
+            if direct is not result and result is not None:
                 # It must not hide why the call failed.
                 with suppress(Exception):
                     result.copy_(direct)
 
-        with launching(chosen, form.collective, spoil):
-            made.run(source.data_ptr(), direct.data_ptr())
-        if direct is not result:
-            result.copy_(direct)
-        elif not result.is_inference():
-            # Autograd has to know that the memory changed, as for torch's own operations.
-            torch.autograd.graph.increment_version(result)
+        with launching(chosen, collective, spoil):
+            made.run(*(0 if y is None else y.data_ptr() for y in (source, direct)))
+        if result is not None and direct is not None:
+            if direct is not result:
+                result.copy_(direct)
+            elif not result.is_inference():
+                # Autograd has to know that the memory changed, as for torch's own operations.
+                torch.autograd.graph.increment_version(result)
     return result
+
+
+def _spoil(out: torch.Tensor, op: str) -> None:
+    """Fill a contiguous output with NaN, or 0 where its dtype has none."""
+    if op:
+        out.fill_(float("nan") if out.dtype.is_floating_point else 0)
+    else:
+        out.view(-1).view(torch.uint8).fill_(spoilt_byte(out.dtype))
+
+
+def _collides(request: Request, world: World, source: torch.Tensor, direct: torch.Tensor) -> bool:
+    """Say whether an output shares memory with an input other than in place."""
+    rule = rule_of(request.collective)
+    own = request.part * request.dtype.itemsize * world.rank
+    begins = source.data_ptr() + own * (rule.spread and not rule.gathered)
+    lies = direct.data_ptr() + own * (rule.gathered and not rule.spread)
+    return begins != lies and checks.overlap(source, direct)
 
 
 def _choose(
     world: World,
-    form: Form,
-    x: torch.Tensor,
+    collective: str,
+    x: torch.Tensor | None,
     out: torch.Tensor | None,
     op: str,
+    root: int,
     algorithm: str | None,
     launch: Launch | None,
-) -> tuple[Request, Choice]:
-    """Check a call's arguments and choose its algorithm."""
-    checks.check_tensor("x", x, world.device)
+) -> tuple[tuple[int, ...] | None, Request, Choice]:
+    """Check a call's arguments; return its output's shape here, the request and its algorithm."""
+    rule = rule_of(collective)
+    if rule.rooted:
+        root = whole_number("root", root, 0, world.size - 1)
+    gives = not rule.from_root or world.rank == root
+    takes = not rule.to_root or world.rank == root
+    if x is not None or gives:
+        checks.check_tensor("x", x, world.device)
+    if out is not None and not takes:
+        told = checks.describe(out) if isinstance(out, torch.Tensor) else out
+        raise InvalidArgument("out", told, f"must be None but on the root, rank {root}")
+    if x is None or (rule.spread and not gives):
+        # Of a scatter: what another rank gets says what the root has.
+        checks.check_tensor("out", out, world.device)
+        assert out is not None
+        like, count, shapes = out, out.numel() * world.size, [tuple(out.shape)]
+    else:
+        like, count, shapes = x, x.numel(), _shapes(x, world.size, rule)
     if out is not None:
-        checks.check_output(x, out, form.shapes(world.size, x))
+        checks.check_output(like, out, shapes)
     if not isinstance(op, str):
         raise InvalidArgument("op", op, "must be a string, such as 'sum'")
     if launch is not None and not isinstance(launch, Launch):
         raise InvalidArgument("launch", launch, "must be a worldline.Launch")
-    request = world.request(form.collective, x, op)
-    return request, choose(request, algorithm, launch)
+    request = replace(world.request(collective, like, op), count=count, root=root)
+    return shapes[0] if takes else None, request, choose(request, algorithm, launch)
+
+
+def _shapes(x: torch.Tensor, size: int, rule: Rule) -> list[tuple[int, ...]]:
+    """List the shapes that an output may have, the default first."""
+    shape = tuple(x.shape)
+    if rule.spread and (not shape or shape[0] % size):
+        ways = f"must have a first dimension that {size} ranks divide"
+        raise InvalidArgument("x", checks.describe(x), ways)
+    if rule.spread == rule.gathered:
+        return [shape]
+    if rule.spread:
+        shapes = [(shape[0] // size, *shape[1:])]
+        return [*shapes, shape[1:]] if shape[0] == size else shapes
+    shapes = [(size, *shape)]
+    return [*shapes, (size * shape[0], *shape[1:])] if shape else shapes
 
 
 @contextmanager

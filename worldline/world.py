@@ -12,13 +12,13 @@ import torch
 import torch.distributed as dist
 from torch.compiler import is_dynamo_compiling
 
-from worldline import checks, moves
+from worldline import checks, parts
 from worldline.autotune.choose import choose
 from worldline.eager import eager
 from worldline.explanation import Explanation, explain
 from worldline.kernels.launch import BarrierPlan, largest_grid
 from worldline.kernels.loading import Loader
-from worldline.kernels.moves import default_op
+from worldline.kernels.parts import default_op
 from worldline.kernels.registry import Launch, Request
 from worldline.modes import check_modes
 from worldline.plans import Plans
@@ -27,14 +27,7 @@ from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, WorldClosed
 from worldline.primitives.lane import Lane, recover
 from worldline.primitives.watchdog import Watchdog
-from worldline.run import Form, launching, refusals_told, run
-
-_ALL_REDUCE = Form(
-    "all_reduce",
-    lambda size, x: [x.shape],
-    lambda request, rank: 0,
-    lambda out: out.fill_(float("nan")),
-)
+from worldline.run import launching, refusals_told
 
 
 class World:
@@ -212,17 +205,21 @@ class World:
         WorldClosed
             After :meth:`close`, or in a fork of this process.
         """
-        if is_dynamo_compiling():
-            return eager(run)(
-                self, _ALL_REDUCE, x, out, lane, op=op, algorithm=algorithm, launch=launch
-            )
-        if out is None and type(x) is torch.Tensor and x.is_cuda and not self.debug:
-            done = self._plans.again(x, ("all_reduce", op, algorithm, launch, lane))
+        plain = not is_dynamo_compiling() and out is None and type(x) is torch.Tensor
+        if plain and x.is_cuda and not self.debug:
+            done = self._plans.again(x, ("all_reduce", op, 0, algorithm, launch, lane))
             if done is not None:
                 return done
-        return run(self, _ALL_REDUCE, x, out, lane, op=op, algorithm=algorithm, launch=launch)
+        options = {"op": op, "algorithm": algorithm, "launch": launch}
+        return parts.tensor(self, "all_reduce", x, out, lane, **options)
 
-    all_gather = moves.all_gather
+    all_gather = parts.all_gather
+    broadcast = parts.broadcast
+    gather = parts.gather
+    scatter = parts.scatter
+    all_to_all = parts.all_to_all
+    reduce_scatter = parts.reduce_scatter
+    reduce = parts.reduce
 
     def _lane(self, index: int) -> Lane:
         lanes = self.lanes

@@ -1,4 +1,4 @@
-// One launch of an all-reduce over LL or LL128 as one thread sees it: slots sent, received and added.
+// One launch over LL or LL128 as one thread sees it: slots sent, received and added.
 #pragma once
 #include "arguments.cuh"
 #include "ll.cuh"
@@ -11,12 +11,12 @@ namespace worldline {
 
 // Items, a thread's part of a slot each, count from the thread's first. RANK and WORLD are constants:
 // ranks are added in order without a look-up. `how`: what the protocol asks of each access.
-template <class PROTOCOL, int RANK, int WORLD, int DTYPE>
+template <class PROTOCOL, int RANK, int WORLD, int DTYPE, class ARGUMENTS = AllReduce>
 struct Exchange {
   using Data = Words<PROTOCOL::WORDS>;
   using Look = typename PROTOCOL::Look;
 
-  const AllReduce& a;
+  const ARGUMENTS& a;
   const u64 own;
   const u32 thread, threads, launch_point;
   const u64 stride;  // in bytes
@@ -27,7 +27,7 @@ struct Exchange {
   u32 found = 0;
   bool alive = false;
 
-  WL_DEVICE explicit Exchange(const AllReduce& arguments)
+  WL_DEVICE explicit Exchange(const ARGUMENTS& arguments)
       : a(arguments),
         own(arguments.lane.base[RANK]),
         thread(block_index() * block_threads() + thread_index()),
@@ -81,6 +81,14 @@ struct Exchange {
   WL_DEVICE void send_to_all(int shot, u64 item, Data data, How... how) const {
 #pragma unroll
     for (int step = 1; step < WORLD; ++step) send((RANK + step) % WORLD, shot, item, data, how...);
+  }
+
+  WL_DEVICE void send_if(bool active, int peer, int shot, u64 item, Data data) const {
+    if constexpr (PROTOCOL::AT_ONCE) {
+      if (active) send(peer, shot, item, data);
+    } else {
+      send(peer, shot, item, data, active);
+    }
   }
 
   // Look at a slot of every peer that is `wanted`: the answers take as long together as one does.

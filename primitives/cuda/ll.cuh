@@ -24,10 +24,12 @@ struct Ll : Halves {
   static constexpr int WORDS = 2;  // of data in a slot
   static constexpr u64 BYTES = SLOT;
   static constexpr bool AT_ONCE = true;  // waits for slots of several ranks
+  static constexpr bool RING = false;    // a launch goes through its slots once
   using Look = Pair;
   using Halves::Halves;
 
   WL_DEVICE static bool agreed(bool x) { return x; }
+  WL_DEVICE static void begin_pass(u32) {}
   WL_DEVICE void send(char* slot, Words<2> data) const { ll_send(slot, data, epoch); }
   WL_DEVICE Pair look(const char* slot, bool wanted) const { return wanted ? load_pair(slot) : Pair{}; }
   // For the slots of all ranks but OWN.

@@ -11,6 +11,12 @@
 // Who writes what, why reuse is safe, and the wrap: as for LL (ll.py), on whose epochs and halves
 // lines lie. A half holds LL's slots and then lines, so what clears one clears both.
 //
+// A launch may go through its lines again and again, in passes whose number the flag's lower half
+// counts on: the epoch, plus the pass. Passes take the two places of a block's own lines in turn. In
+// pass k a warp overwrites what its peers' same warps read in pass k - 2: it has received from them in
+// pass k - 1, which they sent when they had read that. So the grids of all ranks are equal, and who is
+// sent data in a pass sends data or a token back in the same pass.
+//
 // Memory order: none. A line's data is ordered by being in the line.
 //
 // Threads of a warp wait together: who looks again at its part looks at the flag's once more, too.
@@ -24,7 +30,7 @@ namespace worldline {
 // The line's last thread holds the flag.
 WL_DEVICE bool holds_flag(u32 thread) { return thread % LINE_LANES == LINE_LANES - 1; }
 
-WL_DEVICE u64 ll128_flag(u32 epoch) { return u64(epoch) << 32 | epoch; }
+WL_DEVICE u64 ll128_flag(u32 epoch, u32 pass = 0) { return u64(epoch) << 32 | u32(epoch + pass); }
 
 WL_DEVICE u64 flag_of(const Part& last) { return last.v[sizeof(Part) / 8 - 1]; }
 
@@ -72,16 +78,19 @@ struct Ll128 : Halves {
   static constexpr int WORDS = LINE / 4 / LINE_LANES;  // of a thread, the flag's included
   static constexpr u64 BYTES = LINE / LINE_LANES;
   static constexpr bool AT_ONCE = false;  // its threads' registers hold less
+  static constexpr bool RING = true;      // flags tell a launch's passes apart
   using Look = Part;
   using Halves::Halves;
+  u32 pass = 0;  // of a launch that goes through its slots again and again
 
   WL_DEVICE static bool agreed(bool x) { return warp_all(x); }
+  WL_DEVICE void begin_pass(u32 number) { pass = number; }
   // `active`: whether the thread's line is part of the exchange, equal for all of its threads.
   WL_DEVICE void send(char* slot, Words<WORDS> data, bool active) const {
     Part part;
 #pragma unroll
     for (int i = 0; i < WORDS / 2; ++i) part.v[i] = u64(data.w[2 * i + 1]) << 32 | data.w[2 * i];
-    if (holds_flag(thread_index())) part.v[WORDS / 2 - 1] = ll128_flag(epoch);
+    if (holds_flag(thread_index())) part.v[WORDS / 2 - 1] = ll128_flag(epoch, pass);
     warp_meets();
     if (active) store_part(slot, part);
   }
@@ -95,7 +104,7 @@ struct Ll128 : Halves {
     const auto flag = [&](int) WL_INLINE { return flag_of(one[0]); };
     const bool come = poll_lines(
         one, [&](int) WL_INLINE { return wanted; },
-        [&](int i) WL_INLINE { return looks & u32(flag(i) != ll128_flag(epoch)); },
+        [&](int i) WL_INLINE { return looks & u32(flag(i) != ll128_flag(epoch, pass)); },
         [&](int) WL_INLINE { return slot; }, [&](int) WL_INLINE { return what; },
         [&](int i) WL_INLINE { return u32(flag(i)); }, epoch, lane);
     seen = one[0];

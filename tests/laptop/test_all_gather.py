@@ -14,7 +14,7 @@ import torch
 import worldline
 from worldline.kernels import reference
 from worldline.kernels.launch import BarrierPlan
-from worldline.kernels.moves import spoilt_byte
+from worldline.kernels.parts import spoilt_byte
 from worldline.kernels.registry import algorithm, algorithms
 from worldline.launch import run_ranks
 from worldline.primitives.copies import HostCopies
@@ -137,11 +137,12 @@ def test_what_breaks_a_rule() -> None:
             "out='float16[2, 2, 3] on cpu': must have shape [2, 2, 3] or [4, 3] and be like x "
             "otherwise, which is float32[2, 3] on cpu",
             "out='float32[2, 2, 3] on cpu': must not overlap itself, as expanded ones do",
-            "algorithm='ring': must be one of copy_engine",
+            "algorithm='ring': must be one of copy_engine, ll, ll128_cuda, ll_cuda",
             "lane=1: this world has one lane, 0",
-            "no algorithm serves this all_gather: copy_engine: a quantized tensor's scale is no "
-            "part of its elements",
-            "no algorithm serves this all_gather: copy_engine: an all_gather has no op",
+            "no algorithm serves this all_gather: copy_engine, ll_cuda, ll128_cuda, ll: a "
+            "quantized tensor's scale is no part of its elements",
+            "no algorithm serves this all_gather: copy_engine, ll_cuda, ll128_cuda, ll: an "
+            "all_gather has no op",
         ]
 
 
@@ -230,7 +231,7 @@ def end_in_the_middle(world: Any, how: str) -> tuple[str, bool]:
     if world.rank == 1:
         HostCopies.copy = stop  # type: ignore[method-assign]
     try:
-        world.all_gather(x, out=out)
+        world.all_gather(x, out=out, algorithm="copy_engine")
     except Exception as error:
         return type(error).__name__, bool(out.isnan().all())
     finally:
@@ -268,7 +269,7 @@ def leave_out(world: Any, barrier: int | None, counts: list[int]) -> bool:
     for turn, count in enumerate(counts):
         met[0] = 0
         inputs = [draw(rank, count, torch.uint8, turn) for rank in range(world.size)]
-        found = world.all_gather(inputs[world.rank])
+        found = world.all_gather(inputs[world.rank], algorithm="copy_engine")
         right = right and same(found, reference.all_gather(inputs))
     return right
 

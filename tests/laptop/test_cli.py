@@ -170,7 +170,7 @@ def test_doctor() -> None:
     assert list(report["providers"]) == ["torch", "loopback", "host"]
     assert "copy_engine" in report["unchecked"]["all_gather"]
     text = worldline("doctor", "--no-check").stdout
-    assert "all-gather: copy_engine; doctor does not run it" in text
+    assert "all-to-all: ll_cuda, ll128_cuda, ll; doctor does not run it" in text
     assert "provider host: available" in text
     assert "not run" in text
 
@@ -286,7 +286,7 @@ def test_bench_of_a_move() -> None:
     result = json.loads(done.stdout)
     assert result["collective"] == "all_gather"
     found = {(row["algorithm"], row["exact"]) for row in result["rows"]}
-    assert found == {("copy_engine", True), ("torch gloo", None)}
+    assert found == {("copy_engine", True), ("ll", True), ("torch gloo", None)}
     assert all(row["microseconds"] > 0 for row in result["rows"])
 
 
@@ -295,7 +295,7 @@ def test_explain_of_a_move() -> None:
     assert "copy_engine\n" in told.stdout
     assert "chunks of copies, a barrier of 1 program around each" in told.stdout
     refused = worldline("explain", "all_gather", "--op", "sum")
-    assert "copy_engine: an all_gather has no op" in refused.stderr
+    assert "copy_engine, ll_cuda, ll128_cuda, ll: an all_gather has no op" in refused.stderr
 
 
 def test_the_benchs_table_claims_no_speed_of_the_interpreter() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from worldline.bench import limits
-from worldline.kernels import cuda_launch, litmus
+from worldline.kernels import cuda_launch, cuda_parts, litmus
 from worldline.primitives import nvrtc
 
 PAIRS = {
@@ -18,6 +18,7 @@ PAIRS = {
     "AllReduce": cuda_launch.AllReduce,
     "Litmus": litmus.Arguments,
     "Limits": limits.Arguments,
+    "Parts": cuda_parts.Arguments,
 }
 
 
@@ -34,7 +35,14 @@ def program() -> str:
             place = f"offsetof({name}, {field}), sizeof({name}::{field})"
             lines.append(f'std::printf("{name}.{field} %zu %zu\\n", {place});')
     body = "\n  ".join(lines)
-    headers = ("<cstddef>", "<cstdio>", '"arguments.cuh"', '"litmus.cuh"', '"limits.cuh"')
+    headers = (
+        "<cstddef>",
+        "<cstdio>",
+        '"arguments.cuh"',
+        '"parts_arguments.cuh"',
+        '"litmus.cuh"',
+        '"limits.cuh"',
+    )
     included = "".join(f"#include {header}\n" for header in headers)
     return f"{included}using namespace worldline;\nint main() {{\n  {body}\n}}\n"
 

@@ -11,7 +11,7 @@ from worldline import cli, explanation
 from worldline.autotune.choose import choose
 from worldline.explanation import Explanation, explain
 from worldline.kernels.chunks import chunk_elements, chunks
-from worldline.kernels.moves import default_op
+from worldline.kernels.parts import default_op
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request
 from worldline.primitives.layout import MINIMUM, ArenaLayout
 

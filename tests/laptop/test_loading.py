@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,10 @@ import torch
 
 from worldline import CollectiveAborted, ProviderError, UnsupportedError
 from worldline.kernels import loading
+from worldline.kernels.cuda_parts import expressions
 from worldline.kernels.loading import Loader
+from worldline.kernels.parts import RULES
+from worldline.kernels.registry import Request, algorithms
 from worldline.primitives.bootstrap import Rendezvous
 
 
@@ -133,3 +137,19 @@ def test_the_cpu_loads_nothing(ranks: Ranks) -> None:
     used = Loader(ranks, [ranks], [torch.bfloat16])  # type: ignore[arg-type, list-item]
     used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
     assert ranks.diary == ["made"]
+
+
+def test_what_is_loaded_under_one_name_is_the_same() -> None:
+    # A variant that is loaded is taken for granted: another kernel would be loaded amid its peers'.
+    known: dict[object, object] = {}
+    for collective, world in product(RULES, (2, 8)):
+        for row in algorithms(collective, "cuda"):
+            if row.backend != "cuda":
+                continue
+            for dtype in (torch.float32, torch.bfloat16):
+                op = "sum" if RULES[collective].reduces else ""
+                asked = Request(collective, dtype, op, 64, world, "cuda", "", "")
+                names = expressions(row, dtype, world)
+                key = (world, row.variant(asked, row.launches(asked)[0]))
+                assert known.setdefault(key, names) == names
+    assert len(known) == 2 * 2 * (2 + 2 * 2)

@@ -11,7 +11,7 @@ from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
 from worldline.kernels.chunks import chunk_elements
-from worldline.kernels.moves import default_op
+from worldline.kernels.parts import default_op
 from worldline.kernels.protocols import BARRIER, COPIES, WARP
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request, algorithms
 from worldline.primitives.layout import LINE, LL, MINIMUM, SLOT, ArenaLayout
@@ -42,7 +42,7 @@ def test_regions_do_not_overlap(world: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5, 7, 8, 16])
-@pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: f"{row.collective}-{row.name}")
 def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     layout = ArenaLayout(world, MINIMUM)
     whole = chunk_elements(row, request(1 << 30, world), layout)
@@ -51,7 +51,12 @@ def test_a_full_chunk_fits_its_region(world: int, row: Algorithm) -> None:
     room, slot = row.protocol.room(layout), row.protocol.slot
     assert 0 < room <= buffer
     assert row.stride(layout) * SLOT % slot == 0
-    if row.protocol.channel:
+    if row.ring:
+        assert whole * 2 >= 1 << 60
+        # A block of a warp at least has its slots, twice.
+        assert row.stride(layout) >= 2 * WARP
+        assert world * row.stride(layout) * SLOT <= room
+    elif row.protocol.channel:
         assert whole * 2 >= 1 << 60
         lanes = row.widest(world) * (row.batches(world)[-1] if row.backend == "cuda" else 1)
         assert row.widest(world) >= WARP

@@ -122,36 +122,42 @@ class Laid:
     ----------
     form : Form
         The way to call.
-    x, out : Tensor
-        The arguments; ``out`` None where the call is to make one.
-    total : Tensor
-        The reference's result, on the CPU, in the output's shape.
+    x, out : Tensor or None
+        The arguments; ``x`` None where the rank has no input, ``out`` where the call is to make one
+        or the rank has none.
+    total : Tensor or None
+        The reference's result, on the CPU, in the output's shape; None where the rank has none.
     pieces : list of Piece
         All memory that the call is given.
     """
 
     form: Form
-    x: torch.Tensor
+    x: torch.Tensor | None
     out: torch.Tensor | None
-    total: torch.Tensor
+    total: torch.Tensor | None
     pieces: list[Piece] = field(default_factory=list)
 
     def __str__(self) -> str:
-        where = f"{list(self.x.shape)} at {self.x.data_ptr() % 16} bytes of 16"
+        where = "no input"
+        if self.x is not None:
+            where = f"{list(self.x.shape)} at {self.x.data_ptr() % 16} bytes of 16"
         if self.out is None or self.form.out == "input":
             return f"{self.form.name}, {where}"
         return f"{self.form.name}, {where}, out at {self.out.data_ptr() % 16}"
 
     def expect(self, total: torch.Tensor) -> None:
         """Let another sum than the reference's be the one that they must get."""
+        assert self.total is not None
         self.total = total.view(self.total.shape)
         for piece in self.pieces:
             if piece.output is not None:
                 piece.output.of(piece.after).copy_(self.total)
 
-    def faults(self, result: torch.Tensor) -> list[str]:
+    def faults(self, result: torch.Tensor | None) -> list[str]:
         """Say what is wrong after the call, once nothing runs any more."""
         found = [fault for piece in self.pieces for fault in piece.faults()]
+        if self.total is None or result is None:
+            return found if result is self.total else ["a result where none is due", *found]
         if self.out is not None:
             return found if result is self.out else ["the result is not out", *found]
         if result.shape != self.total.shape or not result.is_contiguous():
@@ -162,44 +168,86 @@ class Laid:
         )
 
 
+@dataclass(frozen=True)
+class Place:
+    """What a rank's input and output are in a collective.
+
+    Parameters
+    ----------
+    rank, size : int
+        The rank, and how many there are.
+    spread, gathered : bool
+        Whether the input, or the output, is a part for every rank.
+    gives, takes : bool
+        Whether the rank has an input, and an output.
+    """
+
+    rank: int = 0
+    size: int = 1
+    spread: bool = False
+    gathered: bool = False
+    gives: bool = True
+    takes: bool = True
+
+
+ALIKE = Place()
+"""An output like the input."""
+
+
 def lay(
     form: Form,
     seed: str,
     data: torch.Tensor,
-    total: torch.Tensor,
+    total: torch.Tensor | None,
     device: torch.device,
-    part: tuple[int, int] | None = None,
+    place: Place = ALIKE,
 ) -> Laid:
-    """Lay a call's tensors out on a device; ``data`` and ``total`` are on the CPU, ``data`` flat.
-
-    The output is like the input, or of several such parts: ``part`` says which is this rank's, and
-    of how many.
-    """
+    """Lay a call's tensors out on a device; ``data`` and ``total`` are on the CPU, and flat."""
     rng, bits = random.Random(seed), generator(seed)
-    shape = _shape(rng, data.numel(), form.turned)
-    whole = shape if part is None else (part[1], *shape)
-    source = _spot(rng, shape, form.gap, form.turned)
-    shift = rng.randrange(1, 20) if form.out == "shifted" else 0
-    target = Spot(source.start + shift, shape, source.strides)
-    if form.out == "other" or part is not None:
-        target = _spot(rng, whole, form.gap if form.out == "input" else form.out_gap, False)
-    if part is not None and form.out in ("input", "shifted"):
-        own = target.start + part[0] * target.strides[0]
-        source = Spot(own + shift, shape, target.strides[1:])
-    shared = [source, target] if form.out in ("input", "shifted") else [source]
+    turned = form.turned and not place.spread
+    unit = _shape(rng, data.numel() // (place.size if place.spread else 1), turned)
+    shape = (place.size, *unit) if place.spread else unit
+    whole = (place.size, *unit) if place.gathered else unit
+    flat = rng.random() < 0.5 and len(unit) > 0
+    into = form.out if place.takes and (place.gives or form.out == "other") else "new"
+    if place.takes and not place.gives:
+        into = "other"
+    source = _spot(rng, shape, form.gap, turned)
+    shift = rng.randrange(1, 20) if into == "shifted" else 0
+    target = Spot(source.start + shift, whole, source.strides)
+    if into == "other":
+        target = _spot(rng, whole, form.out_gap, False)
+    elif place.gathered and not place.spread:
+        target = _spot(rng, whole, form.gap, False)
+        if into in ("input", "shifted"):
+            own = target.start + place.rank * target.strides[0]
+            source = Spot(own + shift, shape, target.strides[1:])
+    elif place.spread and not place.gathered:
+        own = source.start + place.rank * source.strides[0]
+        target = Spot(own + shift, whole, source.strides[1:])
+    shared = [source, target] if into in ("input", "shifted") else [source]
     memory = any_bits(bits, max(spot.start + spot.span for spot in shared) + _AROUND, data.dtype)
     source.of(memory).copy_(data.view(shape))
     pieces = [Piece(memory.to(device, copy=True), memory)]
-    if form.out == "other":
+    if into == "other":
         other = any_bits(bits, target.start + target.span + _AROUND, data.dtype)
         pieces.append(Piece(other.to(device, copy=True), other))
-    if form.out != "new":
+    x, out = source.of(pieces[0].now), None
+    if into != "new":
+        assert total is not None
         target.of(pieces[-1].after).copy_(total.view(whole))
         pieces[-1].output = target
-    out = None if form.out == "new" else target.of(pieces[-1].now)
-    if out is not None and part is not None and shape and rng.random() < 0.5:
+        out = target.of(pieces[-1].now)
+    if flat and place.spread:
+        x = x.flatten(0, 1)
+    if flat and place.gathered and out is not None:
         out = out.flatten(0, 1)
-    return Laid(form, source.of(pieces[0].now), out, total.view(whole), pieces)
+    if total is not None:
+        alone = place.spread and not place.gathered and not flat
+        total = total.view((1, *unit) if alone and out is None else whole)
+        if flat and place.spread and place.gathered:
+            total = total.flatten(0, 1)
+    return Laid(form, x if place.gives else None, out, total, pieces)
 
 
 def _shape(rng: random.Random, count: int, matrix: bool) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ import torch
 from tests.properties.points import points
 from tests.properties.values import kinds
 from tests.properties.worlds import Setup
+from worldline.kernels.parts import RULES
 from worldline.kernels.registry import Launch, dtype_name
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ class Case:
         Rank 0's form; the others' follow in a circle.
     late : int or None
         A rank that comes late.
+    root : int
+        The root, of a collective that has one.
     barrier : bool
         Whether a barrier follows.
     """
@@ -50,6 +53,7 @@ class Case:
     form: int
     late: int | None
     barrier: bool
+    root: int = 0
 
     @property
     def reduction(self) -> dict[str, str]:
@@ -59,14 +63,16 @@ class Case:
     @property
     def options(self) -> dict[str, Any]:
         """What the call's further arguments are."""
-        return {**self.reduction, "launch": self.launch} if self.op else {}
+        rule = RULES.get(self.collective)
+        root = {"root": self.root} if rule and rule.rooted else {}
+        return {**self.reduction, "launch": self.launch, **root}
 
     def __str__(self) -> str:
         shape = f"{self.launch.block} x {self.launch.grid}" if self.launch else "of its own"
         late = "" if self.late is None else f", rank {self.late} late"
         return (
             f"{self.row}, {dtype_name(self.dtype)} {self.op}, count {self.count}, {self.kind}, "
-            f"launch {shape}{late}"
+            f"launch {shape}, root {self.root}{late}"
         )
 
 
@@ -112,6 +118,7 @@ def plan(setup: Setup) -> list[Case]:
                         forms.deal(),
                         rng.randrange(setup.ranks) if rng.random() < 0.25 else None,
                         rng.random() < 0.05,
+                        rng.randrange(setup.ranks),
                     )
                 )
     rng.shuffle(cases)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 
 from worldline.kernels.chunks import chunk_elements
+from worldline.kernels.parts import RULES
+from worldline.kernels.protocols import COPIES
 from worldline.kernels.registry import Algorithm, Launch, Request
 from worldline.primitives.layout import ArenaLayout
 
@@ -49,13 +51,14 @@ class Subject:
     blocks: tuple[int, ...]
 
     def request(self, count: int) -> Request:
-        """Return what a call on ``count`` elements asks for."""
+        """Return what a call on ``count`` elements, of a part where it has parts, asks for."""
         world = self.layout.world_size
+        rule = RULES.get(self.row.collective)
         return Request(
             self.row.collective,
             self.dtype,
             self.op,
-            count,
+            count * world if rule and rule.spread else count,
             world,
             self.device_type,
             torn="",
@@ -65,7 +68,7 @@ class Subject:
     @property
     def item(self) -> int:
         """Elements of an item."""
-        return self.row.per_item(self.request(0))
+        return max(1, self.row.per_item(self.request(0)))
 
     @property
     def share(self) -> int:
@@ -98,8 +101,8 @@ def points(rng: random.Random, subject: Subject) -> Iterator[Point]:
         # A GPU's thread may take several items in one.
         many = rng.randrange(4, 8) * (1 if subject.device_type == "cpu" else 8)
         passes += [(narrow, many), (wide, 1), (wide, rng.randrange(2, 5))]
-    if not subject.op:
-        # A move has no launch shapes.
+    if subject.row.protocol is COPIES:
+        # Copies have no launch shapes.
         yield from ((count, None) for count in counts)
         return
     for count in counts:

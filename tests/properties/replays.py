@@ -39,7 +39,7 @@ class _Replayed:
 
     held: Call
     rounds: list[Call]
-    results: list[torch.Tensor]
+    results: list[torch.Tensor | None]
     graph: torch.cuda.CUDAGraph | None = None
     kept: torch.Tensor | None = None
 
@@ -52,7 +52,7 @@ class _Replayed:
         inside, outside = self.held.tensors, self.rounds[turn].tensors
         for held, fresh in zip(inside.pieces, outside.pieces, strict=True):
             _move(fresh.now, held.now)
-        if replay and self.graph is not None and self.kept is not None:
+        if replay and self.graph is not None:
             self.graph.replay()
             result = self.kept
         else:
@@ -61,8 +61,10 @@ class _Replayed:
             _move(held.now, fresh.now)
         if outside.out is not None and result is inside.out:
             self.results[turn] = outside.out
-        else:
-            _move(result, self.results[turn])
+        elif result is not None:
+            kept = self.results[turn]
+            assert kept is not None
+            _move(result, kept)
 
     def faults(self) -> list[str]:
         """Compare every round, once no rank's kernel runs any more."""
@@ -81,7 +83,7 @@ def chosen(cases: Sequence[tuple[int, Case]]) -> list[tuple[int, Case]]:
     """Choose a few cases of every row."""
     taken: dict[str, list[tuple[int, Case]]] = {}
     for number, case in cases:
-        of_row = taken.setdefault(case.row, [])
+        of_row = taken.setdefault(f"{case.collective} {case.row}", [])
         if case.count and len(of_row) < _OF_A_ROW:
             of_row.append((number, case))
     return [numbered for of_row in taken.values() for numbered in of_row]
@@ -92,7 +94,11 @@ def check_replays(world: World, setup: Setup, cases: Sequence[tuple[int, Case]])
     replayed = []
     for number, case in cases:
         rounds = [prepare(world, setup, number, case, 1 + turn) for turn in range(_ROUNDS)]
-        results = [torch.empty_like(made.tensors.total, device=world.device) for made in rounds]
+        totals = [made.tensors.total for made in rounds]
+        results = [
+            None if total is None else torch.empty_like(total, device=world.device)
+            for total in totals
+        ]
         replayed.append(_Replayed(prepare(world, setup, number, case), rounds, results))
     settle(world)
     for one in replayed:

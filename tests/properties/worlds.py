@@ -10,7 +10,8 @@ import torch
 
 from tests.properties.memory import FORMS, Form
 from tests.properties.points import Subject
-from worldline.kernels.moves import PULLS
+from worldline.kernels.parts import MOVES
+from worldline.kernels.protocols import COPIES
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request
 from worldline.primitives.layout import MINIMUM, ArenaLayout
 
@@ -29,7 +30,7 @@ _BLOCKS = tuple(1 << bits for bits in range(4, 14))
 
 def ops(row: Algorithm) -> tuple[str, ...]:
     """Return every op that a row's collective might have; a move has none."""
-    return ("",) if row.collective in PULLS else OPS
+    return ("",) if row.collective in MOVES else OPS
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,15 @@ class Setup:
         """List every row on every dtype and op that it serves."""
         for place, row in enumerate(ALGORITHMS):
             # A move has one kernel for all dtypes.
-            compiled = row.backend == "triton" and self.device_type == "cuda" and ops(row) == OPS
+            compiled = row.backend == "triton" and self.device_type == "cuda"
+            compiled = compiled and row.protocol is not COPIES
             offers = [
                 request
                 for dtype in DTYPES
                 for op in ops(row)
                 if row.supports(request := self.request(row, dtype, op)) is None
             ]
-            if compiled and self.ranks > 3:
+            if compiled and self.ranks > 3 and ops(row) == OPS:
                 # Each dtype is compiled for each rank, one after another: one to a row and world.
                 turn = offers[(place + self.ranks) % len(offers)].dtype
                 offers = [request for request in offers if request.dtype is turn]
