@@ -38,7 +38,7 @@ PLANTED = {
     "a line whose flag is not looked at": (
         "ll128",
         "ll128.cuh",
-        "u32(flag(i) != ll128_flag(epoch))",
+        "u32(flag(i) != ll128_flag(epoch, pass))",
         "u32(flag(i) == 0)",
     ),
     "sums of whoever has come": (

@@ -15,7 +15,7 @@ LINE_BUGS = {
         "epochs.cuh", "(epoch & 1) * half", "(epoch & 0) * half", "lines", 30
     ),
     "line_of_any_epoch": Bug(
-        "ll128.cuh", "u32(flag(i) != ll128_flag(epoch))", "u32(flag(i) == 0)", "lines", 20
+        "ll128.cuh", "u32(flag(i) != ll128_flag(epoch, pass))", "u32(flag(i) == 0)", "lines", 20
     ),
     "flag_taken_for_data": Bug(
         "line_items.cuh", "eights(WORDS / 2 - holds_flag(thread))", "eights(WORDS / 2)", "lines", 8
@@ -76,7 +76,7 @@ LINE_BUGS = {
     ),
     "line_of_a_later_epoch": Bug(
         "ll128.cuh",
-        "u32(flag(i) != ll128_flag(epoch))",
+        "u32(flag(i) != ll128_flag(epoch, pass))",
         "u32(int(u32(flag(i)) - epoch) < 0)",
         "stale",
         20,
