@@ -30,7 +30,11 @@ class Plans:
 
     @staticmethod
     def _key(x: torch.Tensor, options: tuple[Any, ...]) -> tuple[Any, ...]:
-        return x.numel(), x.dtype, x.device, *options
+        op, scale, *rest = options
+        if type(scale) is float:
+            # Zeros of either sign are equal, and what is no number equals nothing.
+            scale = (scale.hex(),)
+        return x.numel(), x.dtype, x.device, op, scale, *rest
 
     def of(
         self,
@@ -63,7 +67,7 @@ class Plans:
         x : Tensor
             The input.
         options : tuple
-            The call's further arguments, its lane's index the last.
+            The call's further arguments: op and scale first, its lane's index the last.
         """
         try:
             known = self._known.get(self._key(x, options))

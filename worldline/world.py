@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -148,27 +149,34 @@ class World:
         algorithm: str | None = None,
         launch: Launch | None = None,
         lane: int = 0,
+        scale: float | None = None,
     ) -> torch.Tensor:
         """Reduce ``x`` over all ranks; every rank gets the result, the same to the bit.
 
-        The sum is taken in rank order with a float32 accumulator and rounded once; the choice of
-        algorithm never changes a bit. Gradients are not recorded.
+        Ranks are taken in order with a float32 accumulator (of float64 float64, of integers exact)
+        and the result is rounded once; the choice of algorithm never changes a bit. Gradients are
+        not recorded.
 
         Parameters
         ----------
         x : Tensor
-            float32, float16 or bfloat16; any shape, strides and alignment; same count on all ranks.
+            float32, float16, bfloat16, float64, float8_e4m3fn, float8_e5m2, int8, uint8, int32 or
+            int64; any shape, strides and alignment; same count on all ranks.
         out : Tensor, optional
             Where to write; same shape, dtype and device as ``x``. Pass ``x`` itself to work in
             place. A new contiguous tensor by default.
         op : str
-            ``"sum"``.
+            ``"sum"``, ``"avg"``, ``"min"``, ``"max"`` or ``"prod"``. An average of integers is
+            rounded towards zero; of floats the least and the greatest are NaN where any rank's is.
         algorithm : str, optional
             A name of the registry, in place of the chooser's pick; equal on all ranks.
         launch : Launch, optional
             A launch shape, in place of the algorithm's default; equal on all ranks.
         lane : int
             Which of the world's lanes; equal on all ranks.
+        scale : float, optional
+            What each rank's input is multiplied by, and rounded as the accumulator is, before it is
+            summed; for floats and ``"sum"`` alone; equal on all ranks.
 
         Returns
         -------
@@ -184,7 +192,7 @@ class World:
             is not loaded yet is asked for inside a CUDA graph's capture.
         CollectiveTimeout
             When a wait passed its deadline, here or on a peer; each element of the output is then
-            the whole sum or NaN. On a GPU the error comes with the next call or
+            the whole result or NaN, of integers 0. On a GPU the error comes with the next call or
             :meth:`synchronize`.
         CollectiveAborted
             When another rank's call ended in an exception; the output is as after a timeout.
@@ -196,12 +204,12 @@ class World:
             After :meth:`close`.
         """
         if is_dynamo_compiling():
-            return eager(self._all_reduce)(x, out, op, algorithm, launch, lane)
+            return eager(self._all_reduce)(x, out, op, algorithm, launch, lane, scale)
         if out is None and type(x) is torch.Tensor and x.is_cuda and not self.debug:
-            done = self._plans.again(x, (op, algorithm, launch, lane))
+            done = self._plans.again(x, (op, scale, algorithm, launch, lane))
             if done is not None:
                 return done
-        return self._all_reduce(x, out, op, algorithm, launch, lane)
+        return self._all_reduce(x, out, op, algorithm, launch, lane, scale)
 
     def _all_reduce(
         self,
@@ -211,10 +219,11 @@ class World:
         algorithm: str | None,
         launch: Launch | None,
         lane_index: int,
+        scale: float | None,
     ) -> torch.Tensor:
         lane = self._lane(lane_index)
         try:
-            request, choice = self._choose(x, out, op, algorithm, launch)
+            request, choice = self._choose(x, out, op, algorithm, launch, scale)
         except WorldlineError as error:
             if self.debug:
                 refused = {"collective": "all_reduce", "refused": str(error)}
@@ -225,7 +234,7 @@ class World:
             lane.look()
             signature = checks.signature(request, algorithm, launch, lane_index)
             checks.check_match(self._rendezvous, signature)
-        options = (op, algorithm, launch, lane_index)
+        options = (op, request.scale, algorithm, launch, lane_index)
         with torch.no_grad(), self._on_device():
             made = self._plans.of(x, options, request, choice, lane)
             result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
@@ -239,7 +248,7 @@ class World:
                 with self._call("all_reduce", lane):
                     made.run(source.data_ptr(), direct.data_ptr())
             except BaseException:
-                direct.fill_(float("nan"))
+                checks.spoil(direct)
                 raise
             finally:
                 if direct is not result:
@@ -258,6 +267,7 @@ class World:
         op: str,
         algorithm: str | None,
         launch: Launch | None,
+        scale: float | None,
     ) -> tuple[Request, Choice]:
         """Check a call's arguments and choose its algorithm."""
         checks.check_tensor("x", x, self.device)
@@ -266,6 +276,8 @@ class World:
         if launch is not None and not isinstance(launch, Launch):
             raise InvalidArgument("launch", launch, "must be a worldline.Launch")
         request = self.request("all_reduce", x, op)
+        if scale is not None:
+            request = replace(request, scale=checks.check_scale(scale, op, x.dtype))
         return request, choose(request, algorithm, launch)
 
     def _lane(self, index: int) -> Lane:
