@@ -12,7 +12,7 @@ from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
 from worldline.primitives.jit import ARGUMENTS, kernel
 from worldline.primitives.memory_ops import address, agreed
-from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
+from worldline.primitives.numerics import elements_per_slot, fold, pack, spoilt_word, unpack
 from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.signals import barrier, begin_round, end_round
 from worldline.primitives.vectors import load_item, store_item
@@ -27,9 +27,11 @@ def all_reduce_barrier_one_shot(
     table: tl.int64,
     count: tl.int64,
     limit_ns: tl.int64,
+    scale: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
     WIDE: tl.constexpr,
     STAGED: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -66,12 +68,12 @@ def all_reduce_barrier_one_shot(
             base = tl.load(table + rank) + STAGED
             data0, data1 = load_item(base, item, staged, valid, DTYPE, 1)
             if rank == 0:
-                total = unpack(data0, data1, DTYPE)
+                total = unpack(data0, data1, scale, DTYPE, OP)
             else:
-                total = add(total, unpack(data0, data1, DTYPE), DTYPE)
-        word0, word1 = pack(total, DTYPE)
-        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
-        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+                total = fold(total, unpack(data0, data1, scale, DTYPE, OP), OP)
+        word0, word1 = pack(total, WORLD, DTYPE, OP)
+        word0 = tl.where(alive != 0, word0, spoilt_word(0, DTYPE))
+        word1 = tl.where(alive != 0, word1, spoilt_word(1, DTYPE))
         store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
     alive = barrier(block, arrive + 1, alive, arena, table, limit_ns, OPERATION, RANK, WORLD)
     end_round(arena, block, arrive + 1)

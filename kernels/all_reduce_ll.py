@@ -18,7 +18,7 @@ from worldline.primitives.epochs import advance_epoch, begin_epoch, clear_before
 from worldline.primitives.jit import ARGUMENTS, device_function, kernel
 from worldline.primitives.ll import ll_recv, ll_send
 from worldline.primitives.memory_ops import address
-from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
+from worldline.primitives.numerics import elements_per_slot, fold, pack, spoilt_word, unpack
 from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.vectors import items_of_share, load_item, store_item
 
@@ -40,9 +40,11 @@ def _reduce(
     arena,
     table,
     limit_ns,
+    scale,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
 ):
     """Receive every peer's slot [rank][item] and add all ranks' data in rank order, own included.
 
@@ -68,10 +70,10 @@ def _reduce(
                 WORLD,
             )
         if rank == 0:
-            total = unpack(data0, data1, DTYPE)
+            total = unpack(data0, data1, scale, DTYPE, OP)
         else:
-            total = add(total, unpack(data0, data1, DTYPE), DTYPE)
-    word0, word1 = pack(total, DTYPE)
+            total = fold(total, unpack(data0, data1, scale, DTYPE, OP), OP)
+    word0, word1 = pack(total, WORLD, DTYPE, OP)
     return word0, word1, alive
 
 
@@ -82,9 +84,11 @@ def all_reduce_ll_one_shot(
     table: tl.int64,
     count: tl.int64,
     limit_ns: tl.int64,
+    scale: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
     WIDE: tl.constexpr,
     HALF: tl.constexpr,
     SLOTS: tl.constexpr,
@@ -144,12 +148,14 @@ def all_reduce_ll_one_shot(
             arena,
             table,
             limit_ns,
+            scale,
             RANK,
             WORLD,
             DTYPE,
+            OP,
         )
-        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
-        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+        word0 = tl.where(alive != 0, word0, spoilt_word(0, DTYPE))
+        word1 = tl.where(alive != 0, word1, spoilt_word(1, DTYPE))
         store_item(target, item, word0, word1, count, valid, DTYPE, WIDE)
 
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)
@@ -162,9 +168,11 @@ def all_reduce_ll_two_shot(
     table: tl.int64,
     count: tl.int64,
     limit_ns: tl.int64,
+    scale: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
     WIDE: tl.constexpr,
     HALF: tl.constexpr,
     SLOTS: tl.constexpr,
@@ -220,16 +228,18 @@ def all_reduce_ll_two_shot(
             arena,
             table,
             limit_ns,
+            scale,
             RANK,
             WORLD,
             DTYPE,
+            OP,
         )
         for step in tl.static_range(1, WORLD):
             peer = tl.load(table + (RANK + step) % WORLD)
             slot = (WORLD + RANK) * stride + index
             ll_send(peer + half + slot * SLOT, word0, word1, epoch, exchanged & (alive != 0))
-        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
-        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+        word0 = tl.where(alive != 0, word0, spoilt_word(0, DTYPE))
+        word1 = tl.where(alive != 0, word1, spoilt_word(1, DTYPE))
         store_item(target, RANK * share + index, word0, word1, count, valid, DTYPE, WIDE)
 
     for start in range(block * BLOCK, share, grid * BLOCK):
@@ -252,8 +262,8 @@ def all_reduce_ll_two_shot(
                 RANK,
                 WORLD,
             )
-            word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
-            word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+            word0 = tl.where(alive != 0, word0, spoilt_word(0, DTYPE))
+            word1 = tl.where(alive != 0, word1, spoilt_word(1, DTYPE))
             store_item(target, owner * share + index, word0, word1, count, valid, DTYPE, WIDE)
 
     leave_lane(arena, table, block, found, alive, OPERATION, RANK, WORLD)

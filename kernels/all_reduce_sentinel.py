@@ -11,7 +11,7 @@ from worldline.primitives import layout
 from worldline.primitives.deadline import lane_alive
 from worldline.primitives.jit import ARGUMENTS, device_function, kernel
 from worldline.primitives.memory_ops import address, agreed, worked_out_anew
-from worldline.primitives.numerics import add, elements_per_slot, nan_word, pack, unpack
+from worldline.primitives.numerics import elements_per_slot, fold, pack, spoilt_word, unpack
 from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.sentinel import (
     begin_stage,
@@ -45,9 +45,11 @@ def _reduce(
     arena,
     table,
     limit_ns,
+    scale,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
 ):
     """Receive every peer's slots [peer][lane] and add all ranks' data in rank order, own included.
 
@@ -74,23 +76,23 @@ def _reduce(
                 WORLD,
             )
         if rank == 0:
-            low = unpack(data0, data1, DTYPE)
-            high = unpack(data2, data3, DTYPE)
+            low = unpack(data0, data1, scale, DTYPE, OP)
+            high = unpack(data2, data3, scale, DTYPE, OP)
         else:
-            low = add(low, unpack(data0, data1, DTYPE), DTYPE)
-            high = add(high, unpack(data2, data3, DTYPE), DTYPE)
-    word0, word1 = pack(low, DTYPE)
-    word2, word3 = pack(high, DTYPE)
+            low = fold(low, unpack(data0, data1, scale, DTYPE, OP), OP)
+            high = fold(high, unpack(data2, data3, scale, DTYPE, OP), OP)
+    word0, word1 = pack(low, WORLD, DTYPE, OP)
+    word2, word3 = pack(high, WORLD, DTYPE, OP)
     return word0, word1, word2, word3, alive
 
 
 @device_function
 def _or_nan(words, alive, DTYPE: tl.constexpr):
     return (
-        tl.where(alive != 0, words[0], nan_word(DTYPE)),
-        tl.where(alive != 0, words[1], nan_word(DTYPE)),
-        tl.where(alive != 0, words[2], nan_word(DTYPE)),
-        tl.where(alive != 0, words[3], nan_word(DTYPE)),
+        tl.where(alive != 0, words[0], spoilt_word(0, DTYPE)),
+        tl.where(alive != 0, words[1], spoilt_word(1, DTYPE)),
+        tl.where(alive != 0, words[2], spoilt_word(0, DTYPE)),
+        tl.where(alive != 0, words[3], spoilt_word(1, DTYPE)),
     )
 
 
@@ -101,9 +103,11 @@ def all_reduce_sentinel_one_shot(
     table: tl.int64,
     count: tl.int64,
     limit_ns: tl.int64,
+    scale: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
     WIDE: tl.constexpr,
     REGION: tl.constexpr,
     STAGE: tl.constexpr,
@@ -162,9 +166,11 @@ def all_reduce_sentinel_one_shot(
             arena,
             table,
             limit_ns,
+            scale,
             RANK,
             WORLD,
             DTYPE,
+            OP,
         )
         words = _or_nan((word0, word1, word2, word3), alive, DTYPE)
         store_items(target, slot, words, items, count, valid, DTYPE, WIDE)
@@ -184,9 +190,11 @@ def all_reduce_sentinel_two_shot(
     table: tl.int64,
     count: tl.int64,
     limit_ns: tl.int64,
+    scale: tl.int64,
     RANK: tl.constexpr,
     WORLD: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
     WIDE: tl.constexpr,
     REGION: tl.constexpr,
     STAGE: tl.constexpr,
@@ -248,9 +256,11 @@ def all_reduce_sentinel_two_shot(
             arena,
             table,
             limit_ns,
+            scale,
             RANK,
             WORLD,
             DTYPE,
+            OP,
         )
         for step in tl.static_range(1, WORLD):
             peer = (RANK + step) % WORLD

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import torch
 
 from worldline.kernels.chunks import batch, chunks
-from worldline.kernels.launch import largest_grid
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request, algorithms
+from worldline.kernels.launch import largest_grid, scale_bits
+from worldline.kernels.numerics import DTYPES, OP_CODES
+from worldline.kernels.registry import Algorithm, Launch, Request, algorithms
 from worldline.primitives import cuda_driver, layout, nvrtc
 from worldline.primitives.cuda_driver import call
 from worldline.primitives.cuda_module import launch_config
@@ -54,6 +55,7 @@ class AllReduce(ctypes.Structure):
         ("sums", ctypes.c_uint64),
         ("sum_stage", ctypes.c_uint64),
         ("launch_point", ctypes.c_uint32),
+        ("scale", ctypes.c_uint64),
     )
 
 
@@ -67,7 +69,7 @@ class CudaKernels:
     device : torch.device
         Where they are loaded.
     dtypes : sequence of torch.dtype
-        The dtypes that the world declares.
+        The dtypes that the world declares, whose sums are loaded.
     macros : sequence of str
         Further definitions for the compiler.
 
@@ -88,20 +90,22 @@ class CudaKernels:
         self.device = device
         self.dependent_launch = torch.cuda.get_device_capability(device) >= (9, 0)
         self._rank, self._size, self._macros = rank, size, tuple(macros)
-        self._functions: dict[tuple[str, int, bool, int], Any] = {}
+        self._functions: dict[tuple[str, int, str, bool, int], Any] = {}
         # A thread that has not used CUDA yet has none, whatever torch's current device there.
         self.context = call(cuda_driver.driver.cuCtxGetCurrent)
         self.add(dtypes)
 
-    def add(self, dtypes: Sequence[torch.dtype]) -> None:
-        """Load the kernels of further dtypes."""
+    def add(self, dtypes: Sequence[torch.dtype], operation: str = "sum") -> None:
+        """Load the kernels of an operation for further dtypes."""
         with cuda_driver.current(self.context):
-            more = _loaded(self._rank, self._size, self.device, tuple(dtypes), self._macros)
+            more = _loaded(
+                self._rank, self._size, self.device, tuple(dtypes), operation, self._macros
+            )
         self._functions |= more
 
-    def function(self, entry: str, dtype: torch.dtype, wide: bool, batch: int) -> Any:
+    def function(self, entry: str, request: Request, wide: bool, batch: int) -> Any:
         """Return a loaded kernel."""
-        return self._functions[entry, DTYPES[dtype], wide, batch]
+        return self._functions[entry, DTYPES[request.dtype], request.operation, wide, batch]
 
 
 @functools.cache
@@ -110,8 +114,9 @@ def _loaded(
     size: int,
     device: torch.device,
     dtypes: tuple[torch.dtype, ...],
+    operation: str,
     macros: tuple[str, ...],
-) -> dict[tuple[str, int, bool, int], Any]:
+) -> dict[tuple[str, int, str, bool, int], Any]:
     """Compile and load kernels, for as long as the process lives; the device is current.
 
     Unloading would wait for whatever runs on the device, which may wait for a peer; and the next
@@ -119,11 +124,17 @@ def _loaded(
     """
     capability = torch.cuda.get_device_capability(device)
     rows = [row for row in ROWS if row.protocol.capability <= capability]
-    modules = list(itertools.product(rows, dtypes))
-    names = [expressions(*module, size) for module in modules]
+    modules = [
+        (row, dtype)
+        for row, dtype in itertools.product(rows, dtypes)
+        if row.refuses_numbers(dtype, operation) is None
+    ]
+    names = [expressions(*module, operation, size) for module in modules]
     found = loaded(SOURCE, AllReduce, rank, size, device, names, macros)
     return {
-        (row.kernel, DTYPES[dtype], *form): found[expression(row, dtype, *form)]
+        (row.kernel, DTYPES[dtype], operation, *form): found[
+            expression(row, dtype, operation, *form)
+        ]
         for row, dtype in modules
         for form in _forms(row, size)
     }
@@ -168,14 +179,14 @@ def _forms(row: Algorithm, size: int) -> list[tuple[bool, int]]:
     return list(itertools.product((False, True), (0, *row.batches(size))))
 
 
-def expressions(row: Algorithm, dtype: torch.dtype, size: int) -> list[str]:
+def expressions(row: Algorithm, dtype: torch.dtype, operation: str, size: int) -> list[str]:
     """Return the C++ names of a kernel's forms for a world of so many ranks."""
-    return [expression(row, dtype, *form) for form in _forms(row, size)]
+    return [expression(row, dtype, operation, *form) for form in _forms(row, size)]
 
 
-def expression(row: Algorithm, dtype: torch.dtype, wide: bool, batch: int) -> str:
+def expression(row: Algorithm, dtype: torch.dtype, operation: str, wide: bool, batch: int) -> str:
     """Return the C++ name of one form of a kernel."""
-    return f"{row.kernel}<{DTYPES[dtype]}, {str(wide).lower()}, {batch}>"
+    return f"{row.kernel}<{DTYPES[dtype]}, {OP_CODES[operation]}, {str(wide).lower()}, {batch}>"
 
 
 def _check_fits(name: str, function: Any, nbytes: int) -> None:
@@ -267,8 +278,8 @@ class AllReducePlan(CudaPlan):
                     arguments,
                     (ctypes.c_void_p * 1)(ctypes.addressof(arguments)),
                     (
-                        cuda.function(algorithm.kernel, request.dtype, False, items),
-                        cuda.function(algorithm.kernel, request.dtype, whole, items),
+                        cuda.function(algorithm.kernel, request, False, items),
+                        cuda.function(algorithm.kernel, request, whole, items),
                     ),
                     launch_config(blocks, algorithm.threads(shape), cuda.dependent_launch),
                 )
@@ -301,4 +312,5 @@ def _arguments(
     arguments.sums = lane.arena.layout.sums
     arguments.sum_stage = lane.arena.layout.sum_stage
     arguments.launch_point = shape.launch_point
+    arguments.scale = scale_bits(request.scale)
     return arguments

@@ -19,8 +19,9 @@ from worldline.kernels.cuda_launch import (
     lane_arguments,
     loaded,
 )
-from worldline.kernels.launch import largest_grid
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
+from worldline.kernels.launch import largest_grid, scale_bits
+from worldline.kernels.numerics import DTYPES, OP_CODES
+from worldline.kernels.registry import Algorithm, Launch, Request
 from worldline.primitives import layout
 from worldline.primitives.cuda_module import launch_config
 from worldline.primitives.lane import Lane
@@ -49,18 +50,21 @@ class Arguments(ctypes.Structure):
         ("buffer", ctypes.c_uint64),
         ("stride", ctypes.c_uint64),
         ("spoilt", ctypes.c_uint64),
+        ("scale", ctypes.c_uint64),
         ("launch_point", ctypes.c_uint32),
     )
 
 
-def expressions(row: Algorithm, dtype: torch.dtype, world_size: int) -> dict[tuple[int, int], str]:
+def expressions(
+    row: Algorithm, dtype: torch.dtype, operation: str, world_size: int
+) -> dict[tuple[int, int], str]:
     """Return the C++ names of a row's kernels, by bytes of an access and items of a thread.
 
     Zero items where there is a thread for every one.
     """
     rule = parts.RULES[row.collective]
     units = (_UNIT, min(_UNIT, dtype.itemsize) if rule.reduces else 1)
-    number = f", {DTYPES[dtype]}" if rule.reduces else ""
+    number = f", {DTYPES[dtype]}, {OP_CODES[operation]}" if rule.reduces else ""
     same = str(not rule.spread).lower()
     return {
         (unit, items): f"{row.kernel}<{unit}, {same}, {items}{number}>"
@@ -92,7 +96,7 @@ class PartsPlan(CudaPlan):
         shape: Launch,
         cuda: CudaKernels,
     ) -> None:
-        names = tuple(expressions(algorithm, request.dtype, lane.size).items())
+        names = tuple(expressions(algorithm, request.dtype, request.operation, lane.size).items())
         functions = _functions(names, lane.rank, lane.size, cuda.device)
         narrow = min(unit for unit, _ in functions)
         arena, itemsize = lane.arena.layout, request.dtype.itemsize
@@ -146,5 +150,6 @@ def _arguments(
     arguments.buffer = algorithm.protocol.buffer(arena)
     arguments.stride = algorithm.stride(arena)
     arguments.spoilt = int.from_bytes(bytes([parts.spoilt_byte(request.dtype)] * 8), "little")
+    arguments.scale = scale_bits(request.scale)
     arguments.launch_point = shape.launch_point
     return arguments

@@ -6,12 +6,14 @@ plan is then run with two addresses.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Protocol
 
 from worldline.kernels.chunks import chunks
+from worldline.kernels.numerics import DTYPES, OP_CODES, SCALED_SUM
 from worldline.kernels.parts import RULES
 from worldline.kernels.protocols import COPIES
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
+from worldline.kernels.registry import Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import BEGINS, ENDS, ITEM, OPERATIONS, THREADS
 from worldline.primitives.memory import Provider
@@ -22,6 +24,20 @@ if TYPE_CHECKING:
 REGISTERS = 168
 COMPILE = {"num_warps": THREADS // 32, "maxnreg": REGISTERS}
 """Triton's options for every kernel: left to itself ptxas keeps to 32 registers and may spill."""
+
+
+def compile_options(request: Request) -> dict[str, int | bool]:
+    """Return Triton's options for a request's kernel."""
+    if request.operation != SCALED_SUM:
+        return dict(COMPILE)
+    # A product that is added would be rounded once with the sum in place of twice.
+    return {**COMPILE, "enable_fp_fusion": False}
+
+
+def scale_bits(scale: float | None) -> int:
+    """Return the 64 bits of a float, as a signed integer; 0 without one."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", 0.0 if scale is None else scale))
+    return int(bits)
 
 
 class Plan(Protocol):
@@ -49,15 +65,17 @@ class TritonPlan:
             "RANK": lane.rank,
             "WORLD": lane.size,
             "DTYPE": DTYPES[request.dtype],
+            "OP": OP_CODES[request.operation],
             "BLOCK": shape.block,
-            **COMPILE,
+            **compile_options(request),
             **algorithm.protocol.constants(lane.arena.layout),
         }
+        self._scale = scale_bits(request.scale)
 
     def load(self) -> None:
         """Compile and load both widths: a rank's own alignment chooses between them."""
         lane = self._lane
-        args = (0, 0, lane.arena.table, 1, lane.limit_ns)
+        args = (0, 0, lane.arena.table, 1, lane.limit_ns, self._scale)
         for wide in (0, 1):
             lane.provider.load(self._kernel, args, WIDE=wide, **self._constants)
 
@@ -67,7 +85,7 @@ class TritonPlan:
         for offset, count, grid in self._chunks:
             read, write = source + offset, target + offset
             wide = (read | write) % ITEM == 0 and count % self._per_item == 0
-            args = (read, write, lane.arena.table, count, lane.limit_ns)
+            args = (read, write, lane.arena.table, count, lane.limit_ns, self._scale)
             lane.provider.launch(self._kernel, grid, args, WIDE=int(wide), **self._constants)
 
 

@@ -30,7 +30,7 @@ class Loader:
     lanes : sequence of Lane
         The world's lanes.
     dtypes : sequence of torch.dtype
-        What the world declares; equal on all ranks.
+        What the world declares: of these sums are loaded at once; equal on all ranks.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Loader:
 
         lane = self._lanes[0]
         self.cuda = CudaKernels(lane.rank, lane.size, lane.provider.device(), dtypes)
-        self._loaded.update(("cuda", dtype) for dtype in dtypes)
+        self._loaded.update(("cuda", dtype, "sum") for dtype in dtypes)
 
     def ensure(self, variant: tuple[Any, ...], make: Callable[[], Plan]) -> Plan:
         """Make a plan whose kernels are loaded; collective where they are not yet.
@@ -81,7 +81,7 @@ class Loader:
 
         def load() -> None:
             if variant[0] == "cuda" and self.cuda is not None:
-                self.cuda.add([variant[1]])
+                self.cuda.add([variant[1]], variant[2])
             made.append(make())
             made[0].load()
 

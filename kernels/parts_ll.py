@@ -15,7 +15,7 @@ from worldline.primitives.epochs import advance_epoch, begin_epoch, clear_before
 from worldline.primitives.jit import ARGUMENTS, kernel
 from worldline.primitives.ll import ll_recv, ll_send
 from worldline.primitives.memory_ops import address
-from worldline.primitives.numerics import UINT8, add, nan_word, pack, unpack
+from worldline.primitives.numerics import UINT8, fold, pack, spoilt_word, unpack
 from worldline.primitives.overlap import enter_lane, leave_lane
 from worldline.primitives.vectors import load_item, store_item
 
@@ -32,6 +32,7 @@ def parts_ll(
     table: tl.int64,
     count: tl.int64,
     limit_ns: tl.int64,
+    scale: tl.int64,
     send_step: tl.int64,
     take_step: tl.int64,
     operation: tl.int64,
@@ -42,6 +43,7 @@ def parts_ll(
     WORLD: tl.constexpr,
     REDUCES: tl.constexpr,
     DTYPE: tl.constexpr,
+    OP: tl.constexpr,
     WIDE: tl.constexpr,
     HALF: tl.constexpr,
     SLOTS: tl.constexpr,
@@ -59,6 +61,8 @@ def parts_ll(
         Bytes of a part, at least 1, of which SLOTS / 16 / WORLD slots hold the items.
     limit_ns : int64
         The deadline of each wait.
+    scale : int64
+        As of the all-reduce.
     send_step, take_step : int64
         Bytes from one rank's part to the next one's, of the input and of the output.
     operation : int64
@@ -67,9 +71,9 @@ def parts_ll(
         Eight bytes that fill the output of a move that failed.
     gives, takes : int64
         Bit r: whether rank r is sent a part, and whether it sends one; the own rank in both.
-    REDUCES, DTYPE : constexpr
-        Whether what is taken is added up, and as what.
-    RANK, WORLD, WIDE, HALF, SLOTS, BLOCK : constexpr
+    REDUCES : constexpr
+        Whether what is taken is reduced.
+    RANK, WORLD, DTYPE, OP, WIDE, HALF, SLOTS, BLOCK : constexpr
         As of the all-reduce.
     """
     table = address(table).to(tl.pointer_type(tl.int64))
@@ -124,18 +128,18 @@ def parts_ll(
                 )
             if REDUCES:
                 if rank == 0:
-                    total = unpack(word0, word1, DTYPE)
+                    total = unpack(word0, word1, scale, DTYPE, OP)
                 else:
-                    total = add(total, unpack(word0, word1, DTYPE), DTYPE)
+                    total = fold(total, unpack(word0, word1, scale, DTYPE, OP), OP)
             else:
                 word0 = tl.where(alive != 0, word0, spoilt.to(tl.int32))
                 word1 = tl.where(alive != 0, word1, (spoilt >> 32).to(tl.int32))
                 place = target + rank * take_step
                 store_item(place, item, word0, word1, count, taken, UINT8, WIDE)
         if REDUCES:
-            word0, word1 = pack(total, DTYPE)
-            word0 = tl.where(alive != 0, word0, nan_word(DTYPE))
-            word1 = tl.where(alive != 0, word1, nan_word(DTYPE))
+            word0, word1 = pack(total, WORLD, DTYPE, OP)
+            word0 = tl.where(alive != 0, word0, spoilt_word(0, DTYPE))
+            word1 = tl.where(alive != 0, word1, spoilt_word(1, DTYPE))
             store_item(target, item, word0, word1, count, valid & (takes != 0), UINT8, WIDE)
 
     leave_lane(arena, table, block, found, alive, operation, RANK, WORLD)

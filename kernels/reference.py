@@ -1,7 +1,7 @@
 """References: plain, slow, obviously right; shared by tests and benchmarks.
 
 They work on the list of all ranks' inputs and follow the numeric contract to the bit: rank order,
-float32 accumulator, rank 0's value first, one rounding, one NaN pattern per dtype.
+one accumulator, rank 0's value first, one rounding, one NaN pattern per dtype.
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ from collections.abc import Sequence
 
 import torch
 
-CANONICAL_NAN = {torch.float32: 0x7FFFFFFF, torch.float16: 0x7FFF, torch.bfloat16: 0x7FFF}
-"""Bits of the one NaN that a sum gives, by dtype."""
+CANONICAL_NAN = {
+    torch.float32: 0x7FFFFFFF,
+    torch.float16: 0x7FFF,
+    torch.bfloat16: 0x7FFF,
+    torch.float64: 0x7FFFFFFFFFFFFFFF,
+    torch.float8_e4m3fn: 0x7F,
+    torch.float8_e5m2: 0x7F,
+}
+"""Bits of the one NaN that a reduction gives, by dtype."""
 
 _INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -83,28 +90,70 @@ def outputs(
     raise ValueError(f"collective={collective!r}: the reference knows none of this name")
 
 
-def all_reduce(inputs: Sequence[torch.Tensor], op: str = "sum") -> torch.Tensor:
+def all_reduce(
+    inputs: Sequence[torch.Tensor], op: str = "sum", scale: float | None = None
+) -> torch.Tensor:
     """Reduce one tensor a rank.
 
     Parameters
     ----------
     inputs : sequence of Tensor
-        Every rank's input, in rank order; one shape, dtype float32, float16 or bfloat16.
+        Every rank's input, in rank order; one shape, and a dtype of
+        :data:`worldline.kernels.numerics.DTYPES`.
     op : str
-        ``"sum"``.
+        ``"sum"``, ``"avg"``, ``"min"``, ``"max"`` or ``"prod"``.
+    scale : float, optional
+        What each input is multiplied by, rounded, before it is summed.
 
     Returns
     -------
     Tensor
         What every rank's output must be, to the bit.
     """
-    if op != "sum":
-        raise ValueError(f"op={op!r}: the reference knows 'sum'")
-    total = inputs[0].float()
-    for x in inputs[1:]:
-        total = total + x.float()
-    rounded = total.to(inputs[0].dtype).contiguous()
-    nan = torch.isnan(total)
-    if nan.any():
-        bits(rounded)[nan] = CANONICAL_NAN[rounded.dtype]
+    dtype = inputs[0].dtype
+    parts = [x.to(_accumulator(dtype)) for x in inputs]
+    if scale is not None:
+        factor = torch.tensor(scale, dtype=torch.float64).to(parts[0].dtype)
+        parts = [part * factor for part in parts]
+    total = parts[0]
+    for part in parts[1:]:
+        total = _FOLDS[op](total, part)
+    if op == "avg":
+        # By a tensor: by a number torch may multiply by its reciprocal.
+        rounding = None if dtype.is_floating_point else "trunc"
+        total = torch.div(total, torch.full_like(total, len(inputs)), rounding_mode=rounding)
+    rounded = total.to(dtype).contiguous()
+    if dtype.is_floating_point:
+        nan = torch.isnan(total)
+        if dtype == torch.float8_e4m3fn:
+            # Without infinity, what rounds to more than 448 has no number. Since version 2.12 torch
+            # itself gives 448 there.
+            nan |= total.abs() > 464
+        bits(rounded)[nan] = CANONICAL_NAN[dtype]
     return rounded
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Return in what a reduction of a dtype adds; integers wrap when they are cut to the dtype."""
+    if not dtype.is_floating_point:
+        return torch.int64
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _add(total: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    return total + more
+
+
+def _smaller(total: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    return torch.where((more < total) | torch.isnan(more), more, total)
+
+
+def _greater(total: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    return torch.where((more > total) | torch.isnan(more), more, total)
+
+
+def _multiply(total: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    return total * more
+
+
+_FOLDS = {"sum": _add, "avg": _add, "min": _smaller, "max": _greater, "prod": _multiply}

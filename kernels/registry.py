@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from worldline.kernels import parts, shapes
+from worldline.kernels.numerics import COMMON, DTYPES, OPS, SCALED_SUM
 from worldline.kernels.protocols import (
     BARRIER,
     COPIES,
@@ -34,9 +35,6 @@ from worldline.primitives.layout import (
     channel_slots,
 )
 
-DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
-"""Supported dtypes and their codes in :mod:`worldline.primitives.numerics`."""
-_INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 MAX_BLOCK = 1 << 16
 MAX_THREADS = 512
 ANY_SIZE = 1 << 62
@@ -72,6 +70,8 @@ class Request:
         The same of what is added to a line.
     root : int
         The rank from which, or to which, everything goes.
+    scale : float, optional
+        What each rank's input is multiplied by before it is summed.
     """
 
     collective: str
@@ -83,6 +83,7 @@ class Request:
     torn: str = "nothing is known of lines of 128 bytes here"
     torn_adds: str = torn
     root: int = 0
+    scale: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -94,6 +95,11 @@ class Request:
         """Elements that one rank sends another, of a collective of parts; else of the input."""
         rule = parts.RULES.get(self.collective)
         return self.count // self.world_size if rule and rule.spread else self.count
+
+    @property
+    def operation(self) -> str:
+        """What a kernel is to do: of :data:`worldline.kernels.numerics.OP_CODES`."""
+        return self.op if self.scale is None else SCALED_SUM
 
 
 @dataclass(frozen=True)
@@ -167,13 +173,15 @@ class Algorithm:
             return f"it is a {self.collective}"
         if self.collective in parts.MOVES:
             return self._refuses_move(request)
-        if self.protocol is SENTINEL and request.dtype in _INTEGERS:
-            return "an integer can be any pattern, so none is left to mark what is empty"
         if request.dtype not in DTYPES:
             known = ", ".join(dtype_name(dtype) for dtype in DTYPES)
             return f"dtype {request.dtype} is not one of {known}"
-        if request.op != "sum":
-            return f"op {request.op!r} is not 'sum'"
+        # By equality: what is no text may have no hash.
+        if request.op not in tuple(OPS):
+            return f"op {request.op!r} is not one of {', '.join(OPS)}"
+        reason = self.refuses_numbers(request.dtype, request.operation)
+        if reason:
+            return reason
         if not self.runs_on(request.device_type):
             return "it runs on NVIDIA GPUs"
         if self.protocol.lanes > 1 and request.torn:
@@ -189,6 +197,15 @@ class Algorithm:
         if why is None and not self.runs_on(request.device_type):
             why = "it runs on NVIDIA GPUs"
         return why or (request.torn if self.protocol.lanes > 1 else "") or None
+
+    def refuses_numbers(self, dtype: torch.dtype, operation: str) -> str | None:
+        """Return None if its kernels can have a dtype and an operation, else why not."""
+        if self.protocol is SENTINEL and not dtype.is_floating_point:
+            return "an integer can be any pattern, so none is left to mark what is empty"
+        if self.protocol.adds and (dtype not in COMMON or operation != "sum"):
+            names = ", ".join(dtype_name(dtype) for dtype in COMMON)
+            return f"peers add floats to a line: plain sums of {names} alone"
+        return None
 
     @property
     def bitwise(self) -> bool:
@@ -302,13 +319,13 @@ class Algorithm:
             return ("barrier",)
         if self.collective in parts.RULES:
             rule = parts.RULES[self.collective]
-            reduced = (request.dtype, request.op) if rule.reduces else ()
+            reduced = (request.dtype, request.operation) if rule.reduces else ()
             # Triton's kernel is one for all; a CUDA kernel knows whether all peers get the same.
             form = launch.block if self.backend == "triton" else rule.spread
             return (self.name, *reduced, form)
         if self.backend == "cuda":
-            return (self.backend, request.dtype)
-        return (self.name, request.dtype, launch.block)
+            return (self.backend, request.dtype, request.operation)
+        return (self.name, request.dtype, request.operation, launch.block)
 
     def load(self) -> Any:
         """Import a Triton kernel."""

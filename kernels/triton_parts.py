@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from worldline.kernels import parts
 from worldline.kernels.chunks import chunks
-from worldline.kernels.launch import COMPILE, largest_grid
-from worldline.kernels.registry import DTYPES, Algorithm, Launch, Request
+from worldline.kernels.launch import compile_options, largest_grid, scale_bits
+from worldline.kernels.numerics import DTYPES, OP_CODES
+from worldline.kernels.registry import Algorithm, Launch, Request
 from worldline.primitives.lane import Lane
 from worldline.primitives.layout import ITEM, OPERATIONS
 
@@ -29,6 +30,7 @@ class TritonPartsPlan:
         ]
         nbytes = request.part * size
         self._steps = (nbytes * rule.spread, nbytes * rule.gathered)
+        self._scale = scale_bits(request.scale)
         operation = OPERATIONS.index(request.collective)
         spoilt = bytes([parts.spoilt_byte(request.dtype)] * 8)
         spans = parts.parts(request.collective, lane.rank, lane.size, 1, request.root)
@@ -42,14 +44,16 @@ class TritonPartsPlan:
             "WORLD": lane.size,
             "REDUCES": int(rule.reduces),
             "DTYPE": DTYPES[request.dtype] if rule.reduces else 0,
+            "OP": OP_CODES[request.operation] if rule.reduces else 0,
             "BLOCK": shape.block,
-            **COMPILE,
+            **compile_options(request),
             **algorithm.protocol.constants(lane.arena.layout),
         }
 
     def _args(self, source: int, target: int, nbytes: int) -> tuple[int, ...]:
         lane = self._lane
-        return (source, target, lane.arena.table, nbytes, lane.limit_ns, *self._steps, *self._told)
+        told = (*self._steps, *self._told)
+        return (source, target, lane.arena.table, nbytes, lane.limit_ns, self._scale, *told)
 
     def load(self) -> None:
         """Compile and load both widths: a rank's own alignment chooses between them."""

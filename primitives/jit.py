@@ -55,7 +55,7 @@ else:
 
 kernel = triton.jit
 
-ARGUMENTS = ["source", "target", "table", "count", "limit_ns"]
+ARGUMENTS = ["source", "target", "table", "count", "limit_ns", "scale"]
 """Arguments of a collective's kernel. No value of theirs may choose a variant: a variant that one
 rank has to compile first, while its peers' kernels already wait for it, can stop them all."""
 

@@ -82,7 +82,7 @@ from worldline.primitives.counters import load_word, store_word
 from worldline.primitives.deadline import clock_ns, give_way, overdue, report_timeout
 from worldline.primitives.jit import device_function
 from worldline.primitives.memory_ops import any_true, pause, poll_filled, store_pair
-from worldline.primitives.numerics import FLOAT32
+from worldline.primitives.numerics import FLOAT64, bytes_of
 from worldline.primitives.signals import in_steps, send_tokens, wait_tokens
 
 STAGES = tl.constexpr(layout.STAGES)
@@ -187,7 +187,9 @@ def hear_emptied(
 @device_function
 def _sendable(low, high, DTYPE: tl.constexpr):
     word = (low.to(tl.int64) & 0xFFFFFFFF) | (high.to(tl.int64) << 32)
-    other: tl.constexpr = -0x80000001 if DTYPE == FLOAT32 else -0x8001
+    other: tl.constexpr = (
+        -1 - (1 << (8 * bytes_of(DTYPE) - 1)) if DTYPE != FLOAT64 else 0x7FFFFFFFFFFFFFFF
+    )
     return tl.where(word == _EMPTY, other, word)
 
 

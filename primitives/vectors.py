@@ -1,7 +1,7 @@
 """A caller's tensor as 8-byte items, whatever its alignment and count.
 
-Item i holds elements [i * E, (i + 1) * E), E = 2 for float32 and 4 for 16-bit floats: the data of
-one LL slot. The map from elements to items does not depend on alignment; only the width of the
+Item i holds elements [i * E, (i + 1) * E), E = 1, 2, 4 or 8 of 8, 4, 2 or 1 bytes: the data of one
+LL slot. The map from elements to items does not depend on alignment; only the width of the
 loads and stores does. Elements past the end read as zero and are not written.
 """
 
@@ -9,21 +9,35 @@ import triton.language as tl
 
 from worldline.primitives.jit import device_function
 from worldline.primitives.memory_ops import address
-from worldline.primitives.numerics import FLOAT32, UINT8
+from worldline.primitives.numerics import bytes_of
 
 
 @device_function
-def _half(pointer, index, count, mask):
-    return tl.load(pointer + index, mask=mask & (index < count), other=0).to(tl.int32) & 0xFFFF
+def _small_elements(base, size: tl.constexpr):
+    """Return a pointer to elements of one or two bytes."""
+    return address(base).to(tl.pointer_type(tl.int8 if size == 1 else tl.int16))
 
 
 @device_function
-def _bytes(pointer, first, count, mask):
-    word = (first * 0).to(tl.int32)
-    for place in tl.static_range(4):
-        byte = tl.load(pointer + first + place, mask=mask & (first + place < count), other=0)
-        word = word | ((byte.to(tl.int32) & 0xFF) << (8 * place))
+def _load_word(pointer, first, count, mask, size: tl.constexpr):
+    """Load a word of small elements, one after another."""
+    ones: tl.constexpr = (1 << (8 * size)) - 1
+    word = tl.load(pointer + first, mask=mask & (first < count), other=0).to(tl.int32) & ones
+    for i in tl.static_range(1, 4 // size):
+        index = first + i
+        more = tl.load(pointer + index, mask=mask & (index < count), other=0).to(tl.int32) & ones
+        word = word | (more << (8 * size * i))
     return word
+
+
+@device_function
+def _store_word(pointer, first, word, count, mask, size: tl.constexpr):
+    """Store a word of small elements, one after another."""
+    for i in tl.static_range(4 // size):
+        index, element = first + i, word >> (8 * size * i)
+        # The conversion drops the elements above.
+        small = element.to(tl.int8) if size == 1 else element.to(tl.int16)
+        tl.store(pointer + index, small, mask=mask & (index < count))
 
 
 @device_function
@@ -45,26 +59,22 @@ def load_item(base, item, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
     WIDE : constexpr
         1 where the address is 8-byte aligned and no item is partial.
     """
-    if WIDE:
+    size: tl.constexpr = bytes_of(DTYPE)
+    # An element of 8 bytes is an item.
+    if WIDE or size == 8:
         both = tl.load(address(base).to(tl.pointer_type(tl.int64)) + item, mask=mask, other=0)
         word0 = both.to(tl.int32)
         word1 = (both >> 32).to(tl.int32)
-    elif DTYPE == FLOAT32:
+    elif size == 4:
         pointer = address(base).to(tl.pointer_type(tl.int32))
         first = item * 2
         word0 = tl.load(pointer + first, mask=mask & (first < count), other=0)
         word1 = tl.load(pointer + first + 1, mask=mask & (first + 1 < count), other=0)
-    elif DTYPE == UINT8:
-        pointer = address(base).to(tl.pointer_type(tl.int8))
-        word0 = _bytes(pointer, item * 8, count, mask)
-        word1 = _bytes(pointer, item * 8 + 4, count, mask)
     else:
-        pointer = address(base).to(tl.pointer_type(tl.int16))
-        first = item * 4
-        word0 = _half(pointer, first, count, mask) | (_half(pointer, first + 1, count, mask) << 16)
-        word1 = _half(pointer, first + 2, count, mask) | (
-            _half(pointer, first + 3, count, mask) << 16
-        )
+        pointer = _small_elements(base, size)
+        first = item * (8 // size)
+        word0 = _load_word(pointer, first, count, mask, size)
+        word1 = _load_word(pointer, first + 4 // size, count, mask, size)
     return word0, word1
 
 
@@ -110,25 +120,17 @@ def items_of_share(owner, items, share, index, first):
 @device_function
 def store_item(base, item, word0, word1, count, mask, DTYPE: tl.constexpr, WIDE: tl.constexpr):
     """Store items' two 32-bit data words; parameters as for :func:`load_item`."""
-    if WIDE:
+    size: tl.constexpr = bytes_of(DTYPE)
+    if WIDE or size == 8:
         both = (word0.to(tl.int64) & 0xFFFFFFFF) | (word1.to(tl.int64) << 32)
         tl.store(address(base).to(tl.pointer_type(tl.int64)) + item, both, mask=mask)
-    elif DTYPE == FLOAT32:
+    elif size == 4:
         pointer = address(base).to(tl.pointer_type(tl.int32))
         first = item * 2
         tl.store(pointer + first, word0, mask=mask & (first < count))
         tl.store(pointer + first + 1, word1, mask=mask & (first + 1 < count))
-    elif DTYPE == UINT8:
-        pointer = address(base).to(tl.pointer_type(tl.int8))
-        for place in tl.static_range(8):
-            at = item * 8 + place
-            word = word0 if place < 4 else word1
-            byte = (word >> (8 * (place % 4))).to(tl.int8)
-            tl.store(pointer + at, byte, mask=mask & (at < count))
     else:
-        pointer = address(base).to(tl.pointer_type(tl.int16))
-        first = item * 4
-        tl.store(pointer + first, word0.to(tl.int16), mask=mask & (first < count))
-        tl.store(pointer + first + 1, (word0 >> 16).to(tl.int16), mask=mask & (first + 1 < count))
-        tl.store(pointer + first + 2, word1.to(tl.int16), mask=mask & (first + 2 < count))
-        tl.store(pointer + first + 3, (word1 >> 16).to(tl.int16), mask=mask & (first + 3 < count))
+        pointer = _small_elements(base, size)
+        first = item * (8 // size)
+        _store_word(pointer, first, word0, count, mask, size)
+        _store_word(pointer, first + 4 // size, word1, count, mask, size)

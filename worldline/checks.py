@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensor
 
+from worldline.kernels.reference import CANONICAL_NAN, bits
 from worldline.kernels.registry import Launch, Request, dtype_name
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, MismatchError
@@ -100,6 +101,26 @@ def overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
     return -x_size < x.data_ptr() - y.data_ptr() < y_size
 
 
+def check_scale(scale: object, op: str, dtype: torch.dtype) -> float:
+    """Return a factor as a float; refuse what is none, and what cannot be scaled."""
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise InvalidArgument("scale", scale, "must be a float, or None")
+    if op != "sum":
+        raise InvalidArgument("scale", scale, f"must be None unless op is 'sum'; it is {op!r}")
+    if not dtype.is_floating_point:
+        rule = f"must be None unless x is of floats; it is {dtype_name(dtype)}"
+        raise InvalidArgument("scale", scale, rule)
+    try:
+        return float(scale)
+    except OverflowError as error:
+        raise InvalidArgument("scale", scale, "must be a float, or None") from error
+
+
+def spoil(x: torch.Tensor) -> None:
+    """Fill the contiguous output of a call that failed as its kernels would."""
+    bits(x).fill_(CANONICAL_NAN.get(x.dtype, 0))
+
+
 def check_match(rendezvous: Rendezvous, mine: dict[str, Any]) -> None:
     """Compare a call's arguments between ranks; collective.
 
@@ -144,6 +165,8 @@ def signature(
         "refused": None,
         "dtype": dtype_name(request.dtype),
         "op": request.op,
+        # In words: a NaN equals nothing.
+        "scale": None if request.scale is None else repr(request.scale),
         "count": request.count,
         "root": request.root,
         "algorithm": algorithm,

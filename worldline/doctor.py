@@ -15,7 +15,8 @@ from worldline._version import __version__
 from worldline.autotune.choose import COLLECTIVES
 from worldline.failures import last_line
 from worldline.kernels.litmus_verdict import in_words, kept
-from worldline.kernels.registry import DTYPES, algorithms, dtype_name
+from worldline.kernels.numerics import COMMON
+from worldline.kernels.registry import algorithms, dtype_name
 from worldline.launch import run_ranks
 from worldline.primitives import nvrtc
 from worldline.primitives.fingerprint import fingerprint
@@ -152,7 +153,7 @@ def _point(algorithm: str, dtype: Any) -> str:
 
 def _points(device_type: str) -> list[str]:
     rows = algorithms(_CHECKED, device_type)
-    return [_point(row.name, dtype) for row in rows for dtype in DTYPES]
+    return [_point(row.name, dtype) for row in rows for dtype in COMMON]
 
 
 def _ranks(provider: str) -> int:
@@ -183,7 +184,7 @@ def _check_rank(world: Any) -> dict[str, str]:
 
     verdicts = {}
     for row in algorithms(_CHECKED, world.device.type):
-        for dtype in DTYPES:
+        for dtype in COMMON:
             inputs = [torch.linspace(-3, 5 + rank, 101).to(dtype) for rank in range(world.size)]
             if not row.bitwise:
                 inputs = [torch.ceil(x) + 4 for x in inputs]  # Exact in any order.

@@ -199,6 +199,7 @@ def reduce_scatter(
     algorithm: str | None = None,
     launch: Launch | None = None,
     lane: int = 0,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """Reduce ``x`` over all ranks, of which each gets its part: the same bits as of an all-reduce.
 
@@ -210,7 +211,7 @@ def reduce_scatter(
     out : Tensor, optional
         Dtype and device of ``x``, and its shape with the first dimension divided by ``size``; or
         without it, where it is ``size``. To work in place pass this rank's part of ``x``.
-    op : str
+    op, scale
         As of :meth:`all_reduce`.
     algorithm, launch, lane
         See :mod:`worldline.parts`, also for what is raised.
@@ -220,7 +221,7 @@ def reduce_scatter(
     Tensor
         ``out``, or the new tensor.
     """
-    options = {"algorithm": algorithm, "launch": launch}
+    options = {"algorithm": algorithm, "launch": launch, "scale": scale}
     return tensor(self, "reduce_scatter", x, out, lane, op=op, **options)
 
 
@@ -233,6 +234,7 @@ def reduce(
     algorithm: str | None = None,
     launch: Launch | None = None,
     lane: int = 0,
+    scale: float | None = None,
 ) -> torch.Tensor | None:
     """Reduce ``x`` over all ranks, on the root: the same bits as of an all-reduce.
 
@@ -242,7 +244,7 @@ def reduce(
         A dtype that :meth:`all_reduce` takes; same count on all ranks.
     out : Tensor, optional
         On the root alone; like ``x``, or ``x`` itself.
-    op : str
+    op, scale
         As of :meth:`all_reduce`.
     root, algorithm, launch, lane
         See :mod:`worldline.parts`, also for what is raised.
@@ -252,5 +254,5 @@ def reduce(
     Tensor or None
         On the root ``out``, or the new tensor; None elsewhere.
     """
-    options = {"algorithm": algorithm, "launch": launch}
+    options = {"algorithm": algorithm, "launch": launch, "scale": scale}
     return _any(self, "reduce", x, out, lane, op=op, root=root, **options)

@@ -35,7 +35,11 @@ class Plans:
 
     @staticmethod
     def _key(x: torch.Tensor, options: tuple[Any, ...]) -> tuple[Any, ...]:
-        return x.numel(), x.dtype, x.device, *options
+        collective, op, scale, *rest = options
+        if type(scale) is float:
+            # Zeros of either sign are equal, and what is no number equals nothing.
+            scale = (scale.hex(),)
+        return x.numel(), x.dtype, x.device, collective, op, scale, *rest
 
     def of(
         self,
@@ -68,7 +72,8 @@ class Plans:
         x : Tensor
             The input.
         options : tuple
-            The collective and the call's further arguments, its lane's index the last.
+            The collective and the call's further arguments: op and scale next, its lane's index
+            last.
         """
         if not plain():
             return None

@@ -12,6 +12,7 @@ import torch
 from worldline import checks
 from worldline.autotune.choose import Choice, choose
 from worldline.kernels.parts import Rule, rule_of, spoilt_byte
+from worldline.kernels.reference import CANONICAL_NAN, bits
 from worldline.kernels.registry import Launch, Request
 from worldline.modes import check_modes
 from worldline.plans import abandon
@@ -37,6 +38,7 @@ def run(
     *,
     op: str = "",
     root: int = 0,
+    scale: float | None = None,
     algorithm: str | None = None,
     launch: Launch | None = None,
 ) -> torch.Tensor | None:
@@ -48,7 +50,7 @@ def run(
         Where.
     collective : str
         Its name in the registry.
-    x, out, lane, op, root, algorithm, launch
+    x, out, lane, op, root, scale, algorithm, launch
         The call's arguments; ``op`` is empty for a collective that has none.
 
     Returns
@@ -59,7 +61,9 @@ def run(
     with refusals_told(world, collective):
         chosen = world._lane(lane)
         check_modes(collective)
-        shape, request, choice = _choose(world, collective, x, out, op, root, algorithm, launch)
+        shape, request, choice = _choose(
+            world, collective, x, out, op, root, scale, algorithm, launch
+        )
     chosen.check()
     if world.debug:
         chosen.look()
@@ -67,7 +71,7 @@ def run(
         checks.check_match(world.rendezvous, signature)
     like = out if x is None else x
     assert like is not None
-    options = (collective, op, root, algorithm, launch, chosen.index)
+    options = (collective, op, request.scale, root, algorithm, launch, chosen.index)
     with torch.no_grad(), world._on_device():
         result = out
         if out is None and shape is not None:
@@ -109,7 +113,7 @@ def run(
 def _spoil(out: torch.Tensor, op: str) -> None:
     """Fill a contiguous output with NaN, or 0 where its dtype has none."""
     if op:
-        out.fill_(float("nan") if out.dtype.is_floating_point else 0)
+        bits(out).fill_(CANONICAL_NAN.get(out.dtype, 0))
     else:
         out.view(-1).view(torch.uint8).fill_(spoilt_byte(out.dtype))
 
@@ -130,6 +134,7 @@ def _choose(
     out: torch.Tensor | None,
     op: str,
     root: int,
+    scale: float | None,
     algorithm: str | None,
     launch: Launch | None,
 ) -> tuple[tuple[int, ...] | None, Request, Choice]:
@@ -158,6 +163,8 @@ def _choose(
     if launch is not None and not isinstance(launch, Launch):
         raise InvalidArgument("launch", launch, "must be a worldline.Launch")
     request = replace(world.request(collective, like, op), count=count, root=root)
+    if scale is not None:
+        request = replace(request, scale=checks.check_scale(scale, op, like.dtype))
     return shapes[0] if takes else None, request, choose(request, algorithm, launch)
 
 

@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 
 from worldline.kernels.loading import Loader
-from worldline.kernels.registry import DTYPES, dtype_name
+from worldline.kernels.numerics import COMMON, DTYPES
+from worldline.kernels.registry import dtype_name
 from worldline.primitives import arguments
 from worldline.primitives.bootstrap import Rendezvous
 from worldline.primitives.errors import InvalidArgument, ProviderError, RendezvousTimeout
@@ -105,8 +106,9 @@ def init(
         Orders of operations that may overlap, each with an arena of its own, 1 to 16; equal on all
         ranks.
     dtypes : sequence of torch.dtype, optional
-        What the CUDA kernels loaded now are for, by default every dtype; equal on all ranks. Those
-        of another dtype are loaded by the first call that needs them, with all ranks meeting.
+        What the CUDA kernels loaded now sum, by default float32, float16 and bfloat16; equal on all
+        ranks. Those of another dtype or operation are loaded by the first call that needs them,
+        with all ranks meeting.
     on_timeout : str
         ``"raise"``: a dead lane raises at the next call or synchronisation; ``"abort"``: a watchdog
         ends the process as soon as it sees one.
@@ -233,7 +235,7 @@ def declared_dtypes(dtypes: Sequence[torch.dtype] | None) -> list[torch.dtype]:
         Unless they are a sequence of supported ones.
     """
     if dtypes is None:
-        return list(DTYPES)
+        return list(COMMON)
     known = ", ".join(dtype_name(dtype) for dtype in DTYPES)
     # Once: an iterator would be empty the second time.
     chosen = list(dtypes) if isinstance(dtypes, Iterable) and not isinstance(dtypes, str) else []

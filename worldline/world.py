@@ -157,27 +157,34 @@ class World:
         algorithm: str | None = None,
         launch: Launch | None = None,
         lane: int = 0,
+        scale: float | None = None,
     ) -> torch.Tensor:
         """Reduce ``x`` over all ranks; every rank gets the result, the same to the bit.
 
-        The sum is taken in rank order with a float32 accumulator and rounded once; the choice of
-        algorithm never changes a bit. Gradients are not recorded.
+        Ranks are taken in order with a float32 accumulator (of float64 float64, of integers exact)
+        and the result is rounded once; the choice of algorithm never changes a bit. Gradients are
+        not recorded.
 
         Parameters
         ----------
         x : Tensor
-            float32, float16 or bfloat16; any shape, strides and alignment; same count on all ranks.
+            float32, float16, bfloat16, float64, float8_e4m3fn, float8_e5m2, int8, uint8, int32 or
+            int64; any shape, strides and alignment; same count on all ranks.
         out : Tensor, optional
             Where to write; same shape, dtype and device as ``x``. Pass ``x`` itself to work in
             place. A new contiguous tensor by default.
         op : str
-            ``"sum"``.
+            ``"sum"``, ``"avg"``, ``"min"``, ``"max"`` or ``"prod"``. An average of integers is
+            rounded towards zero; of floats the least and the greatest are NaN where any rank's is.
         algorithm : str, optional
             A name of the registry, in place of the chooser's pick; equal on all ranks.
         launch : Launch, optional
             A launch shape, in place of the algorithm's default; equal on all ranks.
         lane : int
             Which of the world's lanes; equal on all ranks.
+        scale : float, optional
+            What each rank's input is multiplied by, and rounded as the accumulator is, before it is
+            summed; for floats and ``"sum"`` alone; equal on all ranks.
 
         Returns
         -------
@@ -194,7 +201,7 @@ class World:
             a tracer that would lose the call.
         CollectiveTimeout
             When a wait passed its deadline, here or on a peer; each element of the output is then
-            the whole sum or NaN. On a GPU the error comes with the next call or
+            the whole result or NaN, of integers 0. On a GPU the error comes with the next call or
             :meth:`synchronize`.
         CollectiveAborted
             When another rank's call ended in an exception; the output is as after a timeout.
@@ -207,10 +214,10 @@ class World:
         """
         plain = not is_dynamo_compiling() and out is None and type(x) is torch.Tensor
         if plain and x.is_cuda and not self.debug:
-            done = self._plans.again(x, ("all_reduce", op, 0, algorithm, launch, lane))
+            done = self._plans.again(x, ("all_reduce", op, scale, 0, algorithm, launch, lane))
             if done is not None:
                 return done
-        options = {"op": op, "algorithm": algorithm, "launch": launch}
+        options = {"op": op, "algorithm": algorithm, "launch": launch, "scale": scale}
         return parts.tensor(self, "all_reduce", x, out, lane, **options)
 
     all_gather = parts.all_gather

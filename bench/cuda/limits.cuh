@@ -2,6 +2,7 @@
 // that a polling peer sees, and the LL all-reduce of eight bytes looped inside a kernel.
 #pragma once
 #include "ll.cuh"
+#include "numerics.cuh"
 
 namespace worldline {
 
@@ -61,8 +62,9 @@ WL_DEVICE bool ll_loop(const Limits& a, u64& started) {
     const auto place = [&](int) { return Awaited{1 - rank, 0}; };
     if (!protocol.wait<-1>(seen, always, [&](int) { return from; }, place, a.lane)) return false;
     const Words<2> other = protocol.data(seen[0]);
-    auto total = unpack<BFLOAT16>(rank == 0 ? data : other);
-    accumulate(total, unpack<BFLOAT16>(rank == 0 ? other : data));
+    using Sum = Numbers<BFLOAT16, SUM>;
+    auto total = unpack<Sum>(rank == 0 ? data : other);
+    accumulate(total, unpack<Sum>(rank == 0 ? other : data));
     data = pack<2>(total);
   }
   return true;

@@ -7,17 +7,17 @@
 
 namespace worldline {
 
-template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
+template <int RANK, int WORLD, class NUMBERS, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
   constexpr int WORDS = Ll::WORDS;
   using Data = Words<WORDS>;
-  Exchange<Ll, RANK, WORLD, DTYPE> exchange(a);
+  Exchange<Ll, RANK, WORLD, NUMBERS> exchange(a);
   const u32 thread = exchange.thread;
-  const u64 items = a.items, count = a.count - u64(thread) * PER_ITEM<DTYPE, WORDS>;
+  const u64 items = a.items, count = a.count - u64(thread) * PER_ITEM<NUMBERS, WORDS>;
   const char* source = static_cast<const char*>(a.source) + u64(thread) * (4 * WORDS);
   char* target = static_cast<char*>(a.target) + u64(thread) * (4 * WORDS);
   exchange.wait(items, count, source, target);
-  auto load = [&](u64 item) { return load_item<DTYPE, WIDE, WORDS>(source, item, count); };
+  auto load = [&](u64 item) { return load_item<NUMBERS, WIDE, WORDS>(source, item, count); };
   const Data mine = exchange.begin([&] { return thread < items ? load(0) : Data{}; });
   auto input = [&](u64 item) { return item == 0 ? mine : load(item); };
 
@@ -27,18 +27,18 @@ WL_DEVICE void all_reduce_ll_one_shot(const AllReduce& a) {
   exchange.sent();
   each<LOOPS>(thread, exchange.threads, items, [&](u64 item) {
     const Data sum = exchange.reduce(0, item, input(item));
-    store_item<DTYPE, WIDE>(target, item, count, exchange.alive ? sum : nan_words<DTYPE, WORDS>());
+    store_item<NUMBERS, WIDE>(target, item, count, exchange.alive ? sum : spoilt_words<NUMBERS, WORDS>());
   });
   exchange.leave();
 }
 
 // Rank r owns items [r * share, (r + 1) * share). A block whose first item a share does not hold
 // exchanges that slot all the same, as a token.
-template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
+template <int RANK, int WORLD, class NUMBERS, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
   constexpr int WORDS = Ll::WORDS;
   using Data = Words<WORDS>;
-  Exchange<Ll, RANK, WORLD, DTYPE> exchange(a);
+  Exchange<Ll, RANK, WORLD, NUMBERS> exchange(a);
   const u32 thread = exchange.thread;
   const u64 items = a.items, share = a.share;
   auto place = [&](int owner, u64 item) { return owner * share + thread + item; };
@@ -47,11 +47,11 @@ WL_DEVICE void all_reduce_ll_two_shot(const AllReduce& a) {
     return holds(owner, item) || (thread_index() == 0 && item == 0);
   };
   auto load = [&](int owner, u64 item) {
-    return holds(owner, item) ? load_item<DTYPE, WIDE, WORDS>(a.source, place(owner, item), a.count) : Data{};
+    return holds(owner, item) ? load_item<NUMBERS, WIDE, WORDS>(a.source, place(owner, item), a.count) : Data{};
   };
   auto store = [&](int owner, u64 item, Data w) {
     if (holds(owner, item))
-      store_item<DTYPE, WIDE>(a.target, place(owner, item), a.count, exchange.alive ? w : nan_words<DTYPE, WORDS>());
+      store_item<NUMBERS, WIDE>(a.target, place(owner, item), a.count, exchange.alive ? w : spoilt_words<NUMBERS, WORDS>());
   };
   exchange.wait(items, share, a.source, a.target, a.count);
   exchange.begin([] { return Data{}; });

@@ -10,13 +10,13 @@
 
 namespace worldline {
 
-template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
+template <int RANK, int WORLD, class NUMBERS, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll128_one_shot(const AllReduce& a) {
   using Data = Words<Ll128::WORDS>;
-  Exchange<Ll128, RANK, WORLD, DTYPE> exchange(a);
+  Exchange<Ll128, RANK, WORLD, NUMBERS> exchange(a);
   const u32 thread = exchange.thread;
   const u64 parts = a.items * LINE_LANES;
-  const LineItems<DTYPE, WIDE> source(a.source, a.count, thread), target(a.target, a.count, thread);
+  const LineItems<NUMBERS, WIDE> source(a.source, a.count, thread), target(a.target, a.count, thread);
   exchange.wait(parts, source.ready(), target.ready());
   // Where one access loads it, without a branch: the epoch would be waited for first.
   const Data mine = exchange.begin([&] { return WIDE || thread < parts ? source.load(0) : Data{}; });
@@ -28,16 +28,16 @@ WL_DEVICE void all_reduce_ll128_one_shot(const AllReduce& a) {
   exchange.sent();
   each_of_warp<LOOPS>(thread, exchange.threads, parts, [&](u64 item, bool active) {
     const Data sum = exchange.reduce(0, item, input(item, active), active);
-    if (active) target.store(item, exchange.alive ? sum : nan_words<DTYPE, Ll128::WORDS>());
+    if (active) target.store(item, exchange.alive ? sum : spoilt_words<NUMBERS, Ll128::WORDS>());
   });
   exchange.leave();
 }
 
-template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
+template <int RANK, int WORLD, class NUMBERS, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll128_two_shot(const AllReduce& a) {
   using Data = Words<Ll128::WORDS>;
-  Exchange<Ll128, RANK, WORLD, DTYPE> exchange(a);
-  const LineShares<DTYPE, WIDE> shares(a, exchange.thread);
+  Exchange<Ll128, RANK, WORLD, NUMBERS> exchange(a);
+  const LineShares<NUMBERS, WIDE> shares(a, exchange.thread);
   exchange.wait(shares.ready());
   exchange.begin([] { return Data{}; });
 

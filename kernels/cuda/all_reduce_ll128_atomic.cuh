@@ -8,12 +8,12 @@
 
 namespace worldline {
 
-template <int RANK, int WORLD, int DTYPE, bool WIDE, bool LOOPS>
+template <int RANK, int WORLD, class NUMBERS, bool WIDE, bool LOOPS>
 WL_DEVICE void all_reduce_ll128_atomic(const AllReduce& a) {
   using Data = Words<Ll128::WORDS>;
-  Exchange<Ll128, RANK, WORLD, DTYPE> exchange(a);
-  const LineShares<DTYPE, WIDE> shares(a, exchange.thread);
-  Sums<RANK, WORLD, DTYPE> sums(a.sum_stage);
+  Exchange<Ll128, RANK, WORLD, NUMBERS> exchange(a);
+  const LineShares<NUMBERS, WIDE> shares(a, exchange.thread);
+  Sums<RANK, WORLD, NUMBERS> sums(a.sum_stage);
   u32* const word = block_word(exchange.own, TURNS, block_index());
   const u64 at = a.sums + u64(exchange.thread) * Ll128::BYTES;  // the thread's first part, from an arena's start
   auto place = [&](int arena, u64 item) { return a.lane.base[arena] + at + item * Ll128::BYTES; };
@@ -39,7 +39,7 @@ WL_DEVICE void all_reduce_ll128_atomic(const AllReduce& a) {
     const bool active = shares.exchanged(RANK, item);
     Data sum = shares.load(RANK, item);
     if constexpr (WORLD == 1) {
-      sum = pack<WORLD>(unpack<DTYPE>(sum));
+      sum = pack<WORLD>(unpack<NUMBERS>(sum));
     } else if (exchange.alive) {
       const u32 index = u32(exchange.thread + item);
       exchange.alive = sums.collect(place(RANK, item), sum, a.lane, exchange.protocol.epoch, index, active);

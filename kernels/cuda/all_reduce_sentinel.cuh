@@ -23,15 +23,15 @@ WL_DEVICE bool idle(u64 first, u64 items) {
   return BATCH > 0 && first >= items;
 }
 
-template <int RANK, int WORLD, int DTYPE, bool WIDE, int BATCH>
+template <int RANK, int WORLD, class NUMBERS, bool WIDE, int BATCH>
 WL_DEVICE void all_reduce_sentinel_one_shot(const AllReduce& a) {
   constexpr int WORDS = Sentinel::WORDS, N = BATCH > 0 ? BATCH : 1, M = AT_ONCE<WIDE, BATCH>;
   using Data = Words<WORDS>;
-  Channel<RANK, WORLD, DTYPE, (BATCH > 0)> channel(a);
+  Channel<RANK, WORLD, NUMBERS, (BATCH > 0)> channel(a);
   const u32 workers = channel.workers;
   const u64 base = u64(block_index()) * workers * N, step = u64(grid_blocks()) * workers * N;
   const u64 first = base + channel.thread, left = first < a.items ? a.items - first : 0;
-  const u64 count = a.count - first * PER_ITEM<DTYPE, WORDS>;
+  const u64 count = a.count - first * PER_ITEM<NUMBERS, WORDS>;
   const char* source = static_cast<const char*>(a.source) + first * (4 * WORDS);
   char* target = static_cast<char*>(a.target) + first * (4 * WORDS);
   channel.wait(left, count, source, target, base, step);
@@ -41,7 +41,7 @@ WL_DEVICE void all_reduce_sentinel_one_shot(const AllReduce& a) {
   u64 done = 0;  // items of the block before this pass
   auto item = [&](int i) WL_INLINE { return done + u64(i) * workers; };
   auto input = [&](int i) WL_INLINE {
-    return item(i) < left ? load_item<DTYPE, WIDE, WORDS>(source, item(i), count) : Data{};
+    return item(i) < left ? load_item<NUMBERS, WIDE, WORDS>(source, item(i), count) : Data{};
   };
   constexpr bool KEPT = KEEPS<WIDE, BATCH>;
   Data mine[N];
@@ -67,9 +67,9 @@ WL_DEVICE void all_reduce_sentinel_one_shot(const AllReduce& a) {
 #pragma unroll
         for (int i = 0; i < M; ++i) {
           if (item(at + i) >= left) continue;
-          const Data sum = in_rank_order<RANK, WORLD, DTYPE>(
-              own(at + i), [&](int peer) WL_INLINE { return channel.pass.data(seen[i * WORLD + peer]); });
-          store_item<DTYPE, WIDE>(target, item(at + i), count, channel.alive ? sum : nan_words<DTYPE, WORDS>());
+          const Data sum = in_rank_order<RANK, WORLD, NUMBERS>(
+              own(at + i), a.scale, [&](int peer) WL_INLINE { return channel.pass.data(seen[i * WORLD + peer]); });
+          store_item<NUMBERS, WIDE>(target, item(at + i), count, channel.alive ? sum : spoilt_words<NUMBERS, WORDS>());
         }
       });
     }
@@ -83,11 +83,11 @@ WL_DEVICE void all_reduce_sentinel_one_shot(const AllReduce& a) {
 }
 
 // Rank r owns items [r * share, (r + 1) * share).
-template <int RANK, int WORLD, int DTYPE, bool WIDE, int BATCH>
+template <int RANK, int WORLD, class NUMBERS, bool WIDE, int BATCH>
 WL_DEVICE void all_reduce_sentinel_two_shot(const AllReduce& a) {
   constexpr int WORDS = Sentinel::WORDS, N = BATCH > 0 ? BATCH : 1, M = AT_ONCE<WIDE, BATCH>;
   using Data = Words<WORDS>;
-  Channel<RANK, WORLD, DTYPE, (BATCH > 0)> channel(a);
+  Channel<RANK, WORLD, NUMBERS, (BATCH > 0)> channel(a);
   const u32 workers = channel.workers;
   const u64 base = u64(block_index()) * workers * N, step = u64(grid_blocks()) * workers * N;
   const u64 items = a.items, share = a.share;
@@ -99,10 +99,10 @@ WL_DEVICE void all_reduce_sentinel_two_shot(const AllReduce& a) {
   auto place = [&](int owner, int i) WL_INLINE { return owner * share + at + u64(i) * workers; };
   auto holds = [&](int owner, int i) WL_INLINE { return at + u64(i) * workers < share && place(owner, i) < items; };
   auto load = [&](int owner, int i) WL_INLINE {
-    return holds(owner, i) ? load_item<DTYPE, WIDE, WORDS>(a.source, place(owner, i), a.count) : Data{};
+    return holds(owner, i) ? load_item<NUMBERS, WIDE, WORDS>(a.source, place(owner, i), a.count) : Data{};
   };
   auto store = [&](int owner, int i, Data w) WL_INLINE {
-    store_item<DTYPE, WIDE>(a.target, place(owner, i), a.count, channel.alive ? w : nan_words<DTYPE, WORDS>());
+    store_item<NUMBERS, WIDE>(a.target, place(owner, i), a.count, channel.alive ? w : spoilt_words<NUMBERS, WORDS>());
   };
   constexpr bool KEPT = KEEPS<WIDE, BATCH>;
   Data mine[N];
@@ -135,8 +135,8 @@ WL_DEVICE void all_reduce_sentinel_two_shot(const AllReduce& a) {
 #pragma unroll
         for (int i = 0; i < M; ++i) {
           if (!holds(RANK, from + i)) continue;
-          const Data sum = in_rank_order<RANK, WORLD, DTYPE>(
-              KEPT ? mine[i] : load(RANK, from + i),
+          const Data sum = in_rank_order<RANK, WORLD, NUMBERS>(
+              KEPT ? mine[i] : load(RANK, from + i), a.scale,
               [&](int peer) WL_INLINE { return channel.pass.data(seen[i * WORLD + peer]); });
           channel.send_to_all(1, (from + i) * workers, sum);
           store(RANK, from + i, sum);

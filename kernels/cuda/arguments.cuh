@@ -17,6 +17,7 @@ struct AllReduce {
   u64 sums;      // offset of the sums in every arena
   u64 sum_stage; // bytes of one of their stages
   u32 launch_point;  // 0: the successor may start after the wait; 1: after the stores
+  u64 scale;  // a double's bits, by which a scaled sum multiplies what it adds
 };
 
 }  // namespace worldline

@@ -23,7 +23,7 @@ constexpr u64 CHANNEL_BYTES = WORLD <= FEW_RANKS ? CHANNEL : 2 * CHANNEL;
 
 // A thread's items of a pass lie `workers` apart. RANK and WORLD are constants: ranks are added in
 // order without a look-up. LOOPS: whether there may be more than one pass.
-template <int RANK, int WORLD, int DTYPE, bool LOOPS>
+template <int RANK, int WORLD, class NUMBERS, bool LOOPS>
 struct Channel {
   using Data = Words<Sentinel::WORDS>;
   static constexpr u32 HELPERS = WARP;
@@ -146,7 +146,7 @@ struct Channel {
     return pass.slot(LOOPS ? a.lane.base[arena] + at : home[arena], (shot * PEERS + peer(source, arena)) * stride + u64(lane) * SLOT);
   }
   WL_DEVICE void send(int peer, int shot, u32 lane, Data data) const {
-    if (alive) pass.template send<DTYPE>(slot(peer, shot, RANK, lane), data);
+    if (alive) pass.template send<NUMBERS>(slot(peer, shot, RANK, lane), data);
   }
   WL_DEVICE void send_to_all(int shot, u32 lane, Data data) const {
 #pragma unroll

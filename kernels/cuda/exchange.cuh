@@ -11,7 +11,7 @@ namespace worldline {
 
 // Items, a thread's part of a slot each, count from the thread's first. RANK and WORLD are constants:
 // ranks are added in order without a look-up. `how`: what the protocol asks of each access.
-template <class PROTOCOL, int RANK, int WORLD, int DTYPE, class ARGUMENTS = AllReduce>
+template <class PROTOCOL, int RANK, int WORLD, class NUMBERS, class ARGUMENTS = AllReduce>
 struct Exchange {
   using Data = Words<PROTOCOL::WORDS>;
   using Look = typename PROTOCOL::Look;
@@ -122,7 +122,7 @@ struct Exchange {
       receive(seen, shot, item, wanted);
     else
       look(seen, shot, item, wanted);
-    return in_rank_order<RANK, WORLD, DTYPE>(mine, [&](int peer) WL_INLINE {
+    return in_rank_order<RANK, WORLD, NUMBERS>(mine, a.scale, [&](int peer) WL_INLINE {
       if constexpr (!PROTOCOL::AT_ONCE) receive_from(peer, seen[peer], shot, item, active);
       return protocol.data(seen[peer]);
     });

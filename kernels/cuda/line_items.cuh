@@ -1,15 +1,15 @@
 // A caller's tensor as the data of lines: 120 bytes each, of which a thread has 16 and the last one 8.
 #pragma once
 #include "ll128.cuh"
-#include "numerics.cuh"
+#include "numbers.cuh"
 
 namespace worldline {
 
 // Items count from the thread's first, and are multiples of a line's threads. WIDE: the tensor starts
 // on 8 bytes and is whole words of 8; else it is read element by element.
-template <int DTYPE, bool WIDE>
+template <class NUMBERS, bool WIDE>
 struct LineItems {
-  static constexpr int WORDS = Ll128::WORDS, PER = 2 * PER_WORD<DTYPE>;  // elements in 8 bytes
+  static constexpr int WORDS = Ll128::WORDS, PER = 8 / NUMBERS::BYTES;  // elements in 8 bytes
   using Data = Words<WORDS>;
 
   char* const first;  // of the thread's first item
@@ -61,7 +61,7 @@ struct LineItems {
   }
 
  private:
-  using Element = typename Choose<DTYPE == FLOAT32, u32, u16>::Type;
+  using Element = typename NUMBERS::Element;
 
   // The element at which an item's i-th 8 bytes start.
   WL_DEVICE u64 place(u64 item, int i) const { return (item / LINE_LANES * (LINE_DATA / 8) + i) * PER; }

@@ -9,13 +9,13 @@
 namespace worldline {
 
 // As one thread sees them: items count from its first of a share.
-template <int DTYPE, bool WIDE>
+template <class NUMBERS, bool WIDE>
 struct LineShares {
   using Data = Words<Ll128::WORDS>;
 
   const u32 thread;
   const u64 parts, share;
-  const LineItems<DTYPE, WIDE> source, target;
+  const LineItems<NUMBERS, WIDE> source, target;
 
   WL_DEVICE LineShares(const AllReduce& a, u32 thread)
       : thread(thread),
@@ -42,7 +42,7 @@ struct LineShares {
     return holds(owner, item) ? source.load(owner * share + item) : Data{};
   }
   WL_DEVICE void store(int owner, u64 item, Data w, bool alive) const {
-    if (holds(owner, item)) target.store(owner * share + item, alive ? w : nan_words<DTYPE, Ll128::WORDS>());
+    if (holds(owner, item)) target.store(owner * share + item, alive ? w : spoilt_words<NUMBERS, Ll128::WORDS>());
   }
 };
 

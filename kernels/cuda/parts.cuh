@@ -17,15 +17,15 @@
 
 namespace worldline {
 
-// SAME: every peer gets the same part. REDUCES: what is taken is added up, as DTYPE.
-template <class PROTOCOL, int RANK, int WORLD, int UNIT, bool SAME, bool REDUCES, int DTYPE, int BATCH>
+// SAME: every peer gets the same part. REDUCES: what is taken is added up, as NUMBERS.
+template <class PROTOCOL, int RANK, int WORLD, int UNIT, bool SAME, bool REDUCES, class NUMBERS, int BATCH>
 WL_DEVICE void exchange_parts(const Parts& a) {
   constexpr int N = BATCH > 0 ? BATCH : 1, SOURCES = SAME ? 1 : WORLD;
   constexpr bool LOOPS = BATCH > 0, RING = LOOPS && PROTOCOL::RING;
   constexpr u32 TOKEN = PROTOCOL::WORDS == 2 ? 1 : LINE_LANES;  // threads that share a slot
   constexpr u32 TOGETHER = PROTOCOL::WORDS == 2 ? 1 : WARP;     // threads that wait together
   using Data = Words<PROTOCOL::WORDS>;
-  Exchange<PROTOCOL, RANK, WORLD, DTYPE, Parts> exchange(a);
+  Exchange<PROTOCOL, RANK, WORLD, NUMBERS, Parts> exchange(a);
   const PartItems<PROTOCOL, UNIT> items{exchange.thread};
   const u32 thread = exchange.thread, threads = exchange.threads;
   const u64 step = u64(threads) * N, unit = items.start(thread);
@@ -100,9 +100,9 @@ WL_DEVICE void exchange_parts(const Parts& a) {
       }
       const auto taken = [&](int peer) WL_INLINE { return exchange.protocol.data(seen[i][peer]); };
       if constexpr (REDUCES) {
-        const Data sum = in_rank_order<RANK, WORLD, DTYPE>(mine_of(RANK, i), taken);
+        const Data sum = in_rank_order<RANK, WORLD, NUMBERS>(mine_of(RANK, i), a.scale, taken);
         if (takes(RANK, i))
-          items.store(target(RANK), start(i), a.take[RANK], exchange.alive ? sum : nan_words<DTYPE, PROTOCOL::WORDS>());
+          items.store(target(RANK), start(i), a.take[RANK], exchange.alive ? sum : spoilt_words<NUMBERS, PROTOCOL::WORDS>());
       } else {
 #pragma unroll
         for (int peer = 0; peer < WORLD; ++peer)

@@ -16,6 +16,7 @@ struct Parts {
   u64 buffer;  // bytes of one of its halves
   u64 stride;  // slots from one source's to the next's
   u64 spoilt;  // what fills the target of a move that failed
+  u64 scale;   // the bits of a double, by which a scaled sum multiplies
   u32 launch_point;  // 0: the successor may start after the wait; 1: after the first stores
 };
 

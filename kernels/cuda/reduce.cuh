@@ -1,20 +1,20 @@
-// A slot of every rank, added in rank order.
+// A slot of every rank, reduced in rank order.
 #pragma once
 #include "numerics.cuh"
 
 namespace worldline {
 
-// `theirs(peer)` is a peer's data.
-template <int RANK, int WORLD, int DTYPE, int N, class Theirs>
-WL_DEVICE Words<N> in_rank_order(Words<N> mine, Theirs theirs) {
-  Values<DTYPE, N> total;
+// `theirs(peer)` is a peer's data, `scale` that of the launch.
+template <int RANK, int WORLD, class NUMBERS, int N, class Theirs>
+WL_DEVICE Words<N> in_rank_order(Words<N> mine, u64 scale, Theirs theirs) {
+  Values<NUMBERS, N> total;
 #pragma unroll
   for (int rank = 0; rank < WORLD; ++rank) {
     const Words<N> data = rank == RANK ? mine : theirs(rank);
     if (rank == 0)
-      total = unpack<DTYPE>(data);
+      total = unpack<NUMBERS>(data, scale);
     else
-      accumulate(total, unpack<DTYPE>(data));
+      accumulate(total, unpack<NUMBERS>(data, scale));
   }
   return pack<WORLD>(total);
 }

@@ -32,11 +32,26 @@ inline u32 float_to_bits(float x) {
   std::memcpy(&v, &x, 4);
   return v;
 }
+inline double bits_to_double(u64 x) {
+  double v;
+  std::memcpy(&v, &x, 8);
+  return v;
+}
+inline u64 double_to_bits(double x) {
+  u64 v;
+  std::memcpy(&v, &x, 8);
+  return v;
+}
 // A CPU keeps a NaN's payload; a GPU's adder gives one pattern.
 inline float add(float a, float b) {
   const float sum = a + b;
   return sum != sum ? bits_to_float(0x7fffffffu) : sum;
 }
+inline double add(double a, double b) { return a + b; }
+inline float multiply(float a, float b) { return a * b; }
+inline double multiply(double a, double b) { return a * b; }
+inline float divide(float a, float b) { return a / b; }
+inline double divide(double a, double b) { return a / b; }
 inline float half_to_float(u16 x) {
   const u32 sign = u32(x & 0x8000u) << 16, exponent = x >> 10 & 31, mantissa = x & 0x3ffu;
   if (exponent == 31) return bits_to_float(sign | 0x7f800000u | mantissa << 13);

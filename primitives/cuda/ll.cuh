@@ -1,7 +1,7 @@
 // LL: data and flag in one store, no barrier; twin of ll.py, whose docstring is the specification.
 #pragma once
 #include "epochs.cuh"
-#include "numerics.cuh"
+#include "numbers.cuh"
 #include "poll.cuh"
 
 namespace worldline {

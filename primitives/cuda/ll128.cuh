@@ -22,7 +22,7 @@
 // Threads of a warp wait together: who looks again at its part looks at the flag's once more, too.
 #pragma once
 #include "epochs.cuh"
-#include "numerics.cuh"
+#include "numbers.cuh"
 #include "poll.cuh"
 
 namespace worldline {

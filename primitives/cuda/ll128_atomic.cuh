@@ -40,6 +40,7 @@
 // A launch that fails leaves sums behind. The lane is dead then, and its recovery zeroes them.
 #pragma once
 #include "ll128.cuh"
+#include "numerics.cuh"
 
 namespace worldline {
 
@@ -58,9 +59,9 @@ WL_DEVICE int missing(u64 tally) {
 }
 
 // The sums of one launch, as kernels take them.
-template <int RANK, int WORLD, int DTYPE>
+template <int RANK, int WORLD, class NUMBERS>
 struct Sums {
-  static constexpr int WORDS = Ll128::WORDS, PLANES = PER_WORD<DTYPE>;
+  static constexpr int WORDS = Ll128::WORDS, PLANES = PER_ITEM<NUMBERS, 1>;
 
   const u64 stage;  // in bytes
   u32 turn = 0;
@@ -73,7 +74,7 @@ struct Sums {
   }
 
   WL_DEVICE void add_to(u64 first, Words<WORDS> data, bool active) const {
-    const Values<DTYPE, WORDS> values = unpack<DTYPE>(data);
+    const Values<NUMBERS, WORDS> values = unpack<NUMBERS>(data);
 #pragma unroll
     for (int plane = 0; plane < PLANES; ++plane) {
       Part part;
@@ -102,7 +103,7 @@ struct Sums {
         [&](int plane) WL_INLINE { return looks & u32(flag_of(seen[plane]) != tally_but(RANK, WORLD)); }, slot,
         [&](int plane) WL_INLINE { return Awaited{missing<RANK, WORLD>(flag_of(seen[plane])), index}; },
         [](int) WL_INLINE { return ~u32(0); }, epoch, lane);
-    Values<DTYPE, WORDS> total = unpack<DTYPE>(mine);
+    Values<NUMBERS, WORDS> total = unpack<NUMBERS>(mine);
 #pragma unroll
     for (int plane = 0; plane < PLANES; ++plane) {
 #pragma unroll

@@ -7,9 +7,11 @@
 #pragma once
 
 namespace worldline {
+using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
+using s64 = long long;
 
 struct alignas(16) Pair {
   u64 first, second;
@@ -160,7 +162,15 @@ WL_DEVICE void launch_successor() {
 
 WL_DEVICE float bits_to_float(u32 x) { return __uint_as_float(x); }
 WL_DEVICE u32 float_to_bits(float x) { return __float_as_uint(x); }
+WL_DEVICE double bits_to_double(u64 x) { return __longlong_as_double(s64(x)); }
+WL_DEVICE u64 double_to_bits(double x) { return u64(__double_as_longlong(x)); }
+// Each rounds once, and no two of them become one operation.
 WL_DEVICE float add(float a, float b) { return __fadd_rn(a, b); }
+WL_DEVICE double add(double a, double b) { return __dadd_rn(a, b); }
+WL_DEVICE float multiply(float a, float b) { return __fmul_rn(a, b); }
+WL_DEVICE double multiply(double a, double b) { return __dmul_rn(a, b); }
+WL_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
+WL_DEVICE double divide(double a, double b) { return __ddiv_rn(a, b); }
 WL_DEVICE float half_to_float(u16 x) {
   float v;
   asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(x));

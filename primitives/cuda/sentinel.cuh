@@ -2,7 +2,7 @@
 // docstring is the specification.
 #pragma once
 #include "counters.cuh"
-#include "numerics.cuh"
+#include "numbers.cuh"
 #include "poll.cuh"
 
 namespace worldline {
@@ -11,15 +11,15 @@ constexpr u64 EMPTY = ~u64(0);
 
 // A word that is all ones is NaN, in every element: with the lowest one's sign changed it is NaN
 // still, and can be told from an empty one.
-template <int DTYPE>
+template <class NUMBERS>
 WL_DEVICE u64 sendable(u32 low, u32 high) {
-  const u64 word = u64(high) << 32 | low, other = EMPTY ^ (DTYPE == FLOAT32 ? 0x80000000u : 0x8000u);
+  const u64 word = u64(high) << 32 | low, other = EMPTY ^ u64(1) << (8 * NUMBERS::BYTES - 1);
   return word == EMPTY ? other : word;
 }
 
-template <int DTYPE>
+template <class NUMBERS>
 WL_DEVICE void sentinel_send(char* slot, Words<4> data) {
-  store_pair(slot, Pair{sendable<DTYPE>(data.w[0], data.w[1]), sendable<DTYPE>(data.w[2], data.w[3])});
+  store_pair(slot, Pair{sendable<NUMBERS>(data.w[0], data.w[1]), sendable<NUMBERS>(data.w[2], data.w[3])});
 }
 
 WL_DEVICE bool sentinel_arrived(Pair v) { return v.first != EMPTY && v.second != EMPTY; }
@@ -39,9 +39,9 @@ struct Sentinel {
   WL_DEVICE char* slot(u64 first, u64 offset) const {
     return reinterpret_cast<char*>(first + (count & 3) * stage + offset);
   }
-  template <int DTYPE>
+  template <class NUMBERS>
   WL_DEVICE void send(char* slot, Words<4> data) const {
-    sentinel_send<DTYPE>(slot, data);
+    sentinel_send<NUMBERS>(slot, data);
   }
   // What has come is empty again at once: nobody needs to know later how far it went.
   template <int N, class Wanted, class Slot, class Where>

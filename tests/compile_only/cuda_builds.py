@@ -16,13 +16,14 @@ from pathlib import Path
 from tests.compile_only import cuda_parting, sass
 from tests.compile_only.cuda_parting import Parting
 from tests.compile_only.flow import Flow, Instruction
-from worldline.kernels import cuda_launch, registry
+from worldline.kernels import cuda_launch
+from worldline.kernels.numerics import COMMON
 from worldline.kernels.protocols import SENTINEL
 from worldline.primitives import nvrtc
 
 SOURCE = cuda_launch.SOURCE
 ARCHITECTURES = (80, 86, 89, 90, 100, 120)
-DTYPES = tuple(registry.DTYPES)
+DTYPES = COMMON
 ROWS = {row.kernel: row for row in cuda_launch.ROWS}
 
 
@@ -61,7 +62,7 @@ class CudaCase:
     def expression(self) -> str:
         """The kernel's C++ name."""
         row, dtype = ROWS[self.kernel], DTYPES[self.dtype]
-        return cuda_launch.expression(row, dtype, self.wide, self._items)
+        return cuda_launch.expression(row, dtype, "sum", self.wide, self._items)
 
     @property
     def exists(self) -> bool:

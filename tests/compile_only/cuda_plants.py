@@ -188,7 +188,7 @@ CUDA_PLANTS = {
         "sums_are_plain",
         "reduce.cuh",
         """    if (rank == 0)
-      total = unpack<DTYPE>(data);
+      total = unpack<NUMBERS>(data, scale);
     else
       accumulate""",
         """    if (rank == 0) total = {};

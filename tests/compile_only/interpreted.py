@@ -11,7 +11,8 @@ import triton
 import worldline
 from tests.laptop.all_reduce_cases import random_bits, random_input, same_bits
 from worldline.kernels import reference
-from worldline.kernels.registry import DTYPES, algorithms
+from worldline.kernels.numerics import DTYPES
+from worldline.kernels.registry import algorithms
 
 RANKS = 2
 COUNT = 517

@@ -15,7 +15,8 @@ from tests.gpu.places import places
 from tests.gpu.ranks import captured, differs, numbers, same, wide_range
 from worldline import Launch, World
 from worldline.kernels import reference
-from worldline.kernels.registry import DTYPES, algorithms
+from worldline.kernels.numerics import DTYPES
+from worldline.kernels.registry import algorithms
 
 NAMES = tuple(row.name for row in algorithms("all_reduce"))
 BITWISE = tuple(row.name for row in algorithms("all_reduce") if row.bitwise)

@@ -44,9 +44,9 @@ u64 items(u64 bytes) {
 template <class PROTOCOL, int RANK, int UNIT, bool SAME, bool REDUCES>
 void launch_form(const Parts& a, u64 largest) {
   if (largest <= u64(place.blocks) * WORKERS)
-    exchange_parts<PROTOCOL, RANK, WL_WORLD, UNIT, SAME, REDUCES, FLOAT32, 0>(a);
+    exchange_parts<PROTOCOL, RANK, WL_WORLD, UNIT, SAME, REDUCES, Numbers<FLOAT32, SUM>, 0>(a);
   else
-    exchange_parts<PROTOCOL, RANK, WL_WORLD, UNIT, SAME, REDUCES, FLOAT32, PROTOCOL::RING ? BATCH : 1>(a);
+    exchange_parts<PROTOCOL, RANK, WL_WORLD, UNIT, SAME, REDUCES, Numbers<FLOAT32, SUM>, PROTOCOL::RING ? BATCH : 1>(a);
 }
 
 template <class PROTOCOL, int RANK>

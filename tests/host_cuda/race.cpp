@@ -51,9 +51,9 @@ struct As<FLOAT32> {
 template <class PROTOCOL, int DTYPE, int RANK>
 void launch(const AllReduce& a, int shots) {
   if ((shots == 1 ? a.items : a.share) > u64(BLOCKS * WORKERS))
-    PROTOCOL::template run<RANK, WL_WORLD, true, true, DTYPE>(a, shots);
+    PROTOCOL::template run<RANK, WL_WORLD, true, true, Numbers<DTYPE, SUM>>(a, shots);
   else
-    PROTOCOL::template run<RANK, WL_WORLD, true, false, DTYPE>(a, shots);
+    PROTOCOL::template run<RANK, WL_WORLD, true, false, Numbers<DTYPE, SUM>>(a, shots);
 }
 
 template <class PROTOCOL, int DTYPE, int... RANKS>
@@ -64,7 +64,7 @@ void launch_as(int rank, const AllReduce& a, int shots, std::integer_sequence<in
 template <class PROTOCOL, int DTYPE>
 int race(char** argv) {
   using Element = typename As<DTYPE>::Element;
-  constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, PER = PROTOCOL::FLOATS * PER_WORD<DTYPE>;
+  constexpr int THREADS = WORKERS + PROTOCOL::HELPERS, PER_WORD = PER_ITEM<Numbers<DTYPE, SUM>, 1>, PER = PROTOCOL::FLOATS * PER_WORD;
   const int rounds = std::atoi(argv[3]), count = std::atoi(argv[4]), shots = std::atoi(argv[5]);
   const u32 epoch = u32(std::strtoul(argv[6], nullptr, 0));
   const u64 limit_ns = std::strtoull(argv[7], nullptr, 0) * 1'000'000;
@@ -86,7 +86,7 @@ int race(char** argv) {
     // Sums of these are exact, in any order.
     for (Element& x : in[r]) x = As<DTYPE>::of(float(int(random() % 255) - 127) / 64);
     // Now and then some that look like an empty slot.
-    constexpr size_t RUN = 2 * PER_WORD<DTYPE>;
+    constexpr size_t RUN = 2 * PER_WORD;
     for (size_t i = 0; i + RUN <= in[r].size(); i += RUN)
       if (random() % 64 == 0) std::fill_n(&in[r][i], RUN, Element(~0u));
   }

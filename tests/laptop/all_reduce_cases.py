@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from worldline.kernels import reference
-from worldline.kernels.registry import DTYPES, dtype_name
+from worldline.kernels.numerics import DTYPES
+from worldline.kernels.registry import dtype_name
 
 DTYPE_NAMES = tuple(dtype_name(dtype) for dtype in DTYPES)
 

@@ -16,13 +16,36 @@ import worldline
 from worldline.kernels.registry import algorithms
 from worldline.primitives.cuda_driver import DriverError
 
-INT32 = torch.ones(4, dtype=torch.int32)
+INT16, INT32 = (torch.ones(4, dtype=dtype) for dtype in (torch.int16, torch.int32))
 X = torch.ones(4)
 
 CASES: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
-    "dtype": ({"x": INT32}, worldline.UnsupportedError, ("int32", "float32", "ll_one_shot")),
     "no op": ({"x": X, "op": None}, worldline.InvalidArgument, ("op=None", "must be a string")),
-    "op": ({"x": X, "op": "max"}, worldline.UnsupportedError, ("'max'", "'sum'")),
+    "dtype": ({"x": INT16}, worldline.UnsupportedError, ("int16", "float32", "ll_one_shot")),
+    "op": (
+        {"x": X, "op": "median"},
+        worldline.UnsupportedError,
+        ("'median'", "sum, avg, min, max"),
+    ),
+    "a list of ops": ({"x": X, "op": ["sum"]}, worldline.InvalidArgument, ("['sum']", "string")),
+    "a row of floats": (
+        {"x": INT32, "algorithm": "sentinel_one_shot"},
+        worldline.UnsupportedError,
+        ("sentinel_one_shot", "integer"),
+    ),
+    "scale": ({"x": X, "scale": "2"}, worldline.InvalidArgument, ("scale='2'", "float")),
+    "scale is a flag": ({"x": X, "scale": True}, worldline.InvalidArgument, ("scale=True",)),
+    "scale past a float": ({"x": X, "scale": 10**400}, worldline.InvalidArgument, ("scale=1000",)),
+    "scale of a product": (
+        {"x": X, "op": "prod", "scale": 0.5},
+        worldline.InvalidArgument,
+        ("scale=0.5", "'sum'", "'prod'"),
+    ),
+    "scale of integers": (
+        {"x": INT32, "scale": 0.5},
+        worldline.InvalidArgument,
+        ("scale=0.5", "floats", "int32"),
+    ),
     "not a tensor": ({"x": [1.0]}, worldline.InvalidArgument, ("x=", "list", "Tensor")),
     "device": ({"x": torch.ones(4, device="meta")}, worldline.InvalidArgument, ("meta", "cpu")),
     "layout": ({"x": X.to_sparse()}, worldline.InvalidArgument, ("x=", "sparse", "dense")),
@@ -105,24 +128,28 @@ def differ(world: Any) -> list[str]:
         {"x": torch.ones(8, dtype=torch.float16 if one else torch.float32)},
         {"x": torch.ones(8), "algorithm": "ll_two_shot" if one else "ll_one_shot"},
         {"x": torch.ones(8), "launch": worldline.Launch(block=16, grid=2 if one else 1)},
+        {"x": torch.ones(8), "op": "max" if one else "sum"},
+        {"x": torch.ones(8), "scale": -0.0 if one else 0.0},
     ):
         try:
             world.all_reduce(**arguments)
             messages.append("no error")
         except worldline.MismatchError as error:
             messages.append(str(error))
-    messages.append(str(world.all_reduce(torch.ones(2))[0].item()))
+    messages.append(str(world.all_reduce(torch.ones(2), scale=float("nan"))[0].item()))
     return messages
 
 
 def test_debug_mode_names_what_differs() -> None:
-    for count, dtype, algorithm, launch, after in worldline.spawn(differ, 2, debug=True):
+    for count, dtype, algorithm, launch, op, scale, after in worldline.spawn(differ, 2, debug=True):
         assert "count" in count
         assert "rank 0: 9, rank 1: 8" in count
         assert "rank 0: float32, rank 1: float16" in dtype
         assert "rank 0: ll_one_shot, rank 1: ll_two_shot" in algorithm
         assert "rank 0: [1, 16, 1], rank 1: [2, 16, 1]" in launch
-        assert after == "2.0"
+        assert "rank 0: sum, rank 1: max" in op
+        assert "scale (rank 0: 0.0, rank 1: -0.0)" in scale
+        assert after == "nan"
 
 
 def call_different_things(world: Any) -> list[str]:

@@ -23,7 +23,7 @@ class Plan:
         self.runs.append((source, target))
 
 
-OPTIONS = ("all_reduce", "sum", None, None, 0)
+OPTIONS = ("all_reduce", "sum", None, 0, None, None, 0)
 
 
 def plans_with(plan: Plan, x: torch.Tensor, alive: bool = True) -> Plans:
@@ -73,9 +73,12 @@ def test_a_wrapped_tensor_is_left_to_the_checked_path() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("all_reduce", ["sum"], None, None, 0),
-        ("all_reduce", "sum", None, [128, 1], 0),
-        ("all_reduce", "sum", None, None, False),
+        ("all_reduce", ["sum"], None, 0, None, None, 0),
+        ("all_reduce", "sum", None, 0, None, [128, 1], 0),
+        ("all_reduce", "sum", None, 0, None, None, False),
+        ("all_reduce", "sum", "2", 0, None, None, 0),
+        ("all_reduce", "sum", 10**400, 0, None, None, 0),
+        ("all_reduce", "sum", 0.0, 0, None, None, 0),
     ],
 )
 def test_odd_options_are_left_to_the_checked_path(options: tuple[Any, ...]) -> None:
@@ -105,3 +108,10 @@ def test_a_dead_lane_is_left_to_the_checked_path() -> None:
     plan, x = Plan(), torch.ones(8)
     assert plans_with(plan, x, alive=False).again(x, OPTIONS) is None
     assert plan.runs == []
+
+
+def test_scales_differ_by_their_bits() -> None:
+    x, options = torch.ones(8), [("sum", scale, None, None, 0) for scale in (0.0, -0.0, 1.0, None)]
+    assert len({Plans._key(x, found) for found in options}) == len(options)
+    nan = ("sum", float("nan"), None, None, 0)
+    assert Plans._key(x, nan) == Plans._key(x, ("sum", float("nan"), None, None, 0))

@@ -44,8 +44,8 @@ class Ranks(Rendezvous):
         self.diary.append(f"gathered: {what}")
         return [value, self.problem_elsewhere]
 
-    def add(self, dtypes: list[torch.dtype]) -> None:
-        self.diary.append(f"added {dtypes[0]}")
+    def add(self, dtypes: list[torch.dtype], operation: str) -> None:
+        self.diary.append(f"added {operation} of {dtypes[0]}")
 
     def load(self) -> None:
         self.diary.append("loaded")
@@ -72,21 +72,21 @@ def loader(ranks: Ranks) -> Loader:
 
 def test_a_triton_kernel_is_loaded_once_behind_a_meeting(ranks: Ranks) -> None:
     used = loader(ranks)
-    used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+    used.ensure(("ll_one_shot", torch.float32, "sum", 128), ranks.make)
     assert ranks.diary == ["drained", "looked", "met: load", "made", "loaded", "gathered: loaded"]
     ranks.diary.clear()
-    used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+    used.ensure(("ll_one_shot", torch.float32, "sum", 128), ranks.make)
     assert ranks.diary == ["made"]
 
 
 def test_a_dtype_that_was_not_declared_comes_before_its_plan(ranks: Ranks) -> None:
     used = loader(ranks)
-    used.ensure(("cuda", torch.float16), ranks.make)
+    used.ensure(("cuda", torch.float16, "max"), ranks.make)
     assert ranks.diary == [
         "drained",
         "looked",
         "met: load",
-        "added torch.float16",
+        "added max of torch.float16",
         "made",
         "loaded",
         "gathered: loaded",
@@ -98,7 +98,7 @@ def test_a_failure_elsewhere_fails_here_and_is_tried_again(ranks: Ranks) -> None
     ranks.problem_elsewhere = "rank 1: no compiler"
     for _ in range(2):
         with pytest.raises(ProviderError, match="rank 1: no compiler"):
-            used.ensure(("cuda", torch.float16), ranks.make)
+            used.ensure(("cuda", torch.float16, "max"), ranks.make)
     assert ranks.diary.count("met: load") == 2
 
 
@@ -112,7 +112,7 @@ def test_any_failure_here_is_told_to_the_others(
 
     monkeypatch.setattr(ranks, "load", fail)
     with pytest.raises(ProviderError, match="rank 0: disk full"):
-        used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+        used.ensure(("ll_one_shot", torch.float32, "sum", 128), ranks.make)
     assert ranks.diary[-1] == "gathered: loaded"
 
 
@@ -120,22 +120,22 @@ def test_nobody_waits_for_a_meeting_on_a_dead_lane(ranks: Ranks) -> None:
     used = loader(ranks)
     ranks.dead = True
     with pytest.raises(CollectiveAborted):
-        used.ensure(("cuda", torch.float16), ranks.make)
+        used.ensure(("cuda", torch.float16, "max"), ranks.make)
     assert ranks.diary == ["drained", "looked"]
 
 
 def test_nothing_is_loaded_in_a_capture(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     used = loader(ranks)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(UnsupportedError, match=r"float16 are not loaded.*before the capture"):
-        used.ensure(("cuda", torch.float16), ranks.make)
+    with pytest.raises(UnsupportedError, match=r"float16 max are not loaded.*before the capture"):
+        used.ensure(("cuda", torch.float16, "max"), ranks.make)
     assert ranks.diary == []
 
 
 def test_the_cpu_loads_nothing(ranks: Ranks) -> None:
     ranks.provider = SimpleNamespace(device_type="cpu")
     used = Loader(ranks, [ranks], [torch.bfloat16])  # type: ignore[arg-type, list-item]
-    used.ensure(("ll_one_shot", torch.float32, 128), ranks.make)
+    used.ensure(("ll_one_shot", torch.float32, "sum", 128), ranks.make)
     assert ranks.diary == ["made"]
 
 
@@ -149,7 +149,7 @@ def test_what_is_loaded_under_one_name_is_the_same() -> None:
             for dtype in (torch.float32, torch.bfloat16):
                 op = "sum" if RULES[collective].reduces else ""
                 asked = Request(collective, dtype, op, 64, world, "cuda", "", "")
-                names = expressions(row, dtype, world)
+                names = expressions(row, dtype, op, world)
                 key = (world, row.variant(asked, row.launches(asked)[0]))
                 assert known.setdefault(key, names) == names
     assert len(known) == 2 * 2 * (2 + 2 * 2)

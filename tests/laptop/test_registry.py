@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from worldline import InvalidArgument, UnsupportedError
 from worldline.autotune.choose import choose
 from worldline.explanation import explain
 from worldline.kernels.chunks import chunk_elements
+from worldline.kernels.numerics import DTYPES, OPS
 from worldline.kernels.parts import default_op
-from worldline.kernels.protocols import BARRIER, COPIES, WARP
+from worldline.kernels.protocols import BARRIER, COPIES, SENTINEL, WARP
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request, algorithms
 from worldline.primitives.layout import LINE, LL, MINIMUM, SLOT, ArenaLayout
 
@@ -129,6 +131,24 @@ def test_what_has_no_fixed_order_is_chosen_by_name_alone() -> None:
     assert choose(asked, name).algorithm.name == name
 
 
+def test_every_dtype_and_op_is_served() -> None:
+    for dtype, op in itertools.product(DTYPES, OPS):
+        for device_type in ("cpu", "cuda"):
+            asked = Request("all_reduce", dtype, op, 1 << 20, 4, device_type, "", "")
+            assert choose(asked).algorithm.bitwise
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "scale"),
+    [(torch.float64, "sum", None), (torch.bfloat16, "avg", None), (torch.bfloat16, "sum", 0.5)],
+)
+def test_peers_add_plain_sums_alone(dtype: torch.dtype, op: str, scale: float | None) -> None:
+    asked = Request("all_reduce", dtype, op, 1 << 10, 2, "cuda", "", "", scale)
+    with pytest.raises(UnsupportedError, match="plain sums of float32, float16, bfloat16 alone"):
+        choose(asked, "ll128_atomic_cuda")
+    assert choose(asked).algorithm.bitwise
+
+
 def test_additions_in_pieces_keep_out_what_adds() -> None:
     asked = Request("all_reduce", torch.bfloat16, "sum", 1 << 19, 8, "cuda", "", "torn adds")
     refused = dict(choose(asked).refused)
@@ -207,11 +227,16 @@ def test_a_launch_narrower_than_a_gpu_block_is_refused_there() -> None:
 
 def test_refusals_list_every_reason() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        choose(request(64, 2, torch.int64))
+        choose(request(64, 2, torch.int16))
     for row in algorithms("all_reduce"):
         assert f"{row.name}," in str(caught.value) or f"{row.name}:" in str(caught.value)
-    assert str(caught.value).count("int64 is not one of") == 1
-    assert str(caught.value).count("an integer can be any pattern") == 1
+    assert str(caught.value).count("int16 is not one of") == 1
+    refused = dict(choose(request(64, 2, torch.int64)).refused)
+    assert {name for name, why in refused.items() if "an integer can be any pattern" in why} == {
+        row.name for row in algorithms("all_reduce") if row.protocol is SENTINEL
+    }
+    with pytest.raises(UnsupportedError, match="'median' is not one of sum, avg, min, max, prod"):
+        choose(request(64, 2, op="median"))
     with pytest.raises(InvalidArgument, match="must be one of barrier_one_shot, ll128_atomic"):
         choose(request(64, 2), "ring")
 

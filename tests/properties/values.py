@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from tests.laptop.all_reduce_cases import random_input
-from worldline.kernels.registry import DTYPES as REDUCED
+from worldline.kernels.numerics import DTYPES as REDUCED
 
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
 """Integers to look at elements of so many bytes; two for each of 16."""

@@ -256,8 +256,8 @@ BUGS = {
     "sum_on_a_dead_lane": Bug(
         all_reduce_ll.all_reduce_ll_one_shot,
         (
-            ("        word0 = tl.where(alive != 0, word0, nan_word(DTYPE))\n", ""),
-            ("        word1 = tl.where(alive != 0, word1, nan_word(DTYPE))\n", ""),
+            ("        word0 = tl.where(alive != 0, word0, spoilt_word(0, DTYPE))\n", ""),
+            ("        word1 = tl.where(alive != 0, word1, spoilt_word(1, DTYPE))\n", ""),
         ),
         late,
     ),

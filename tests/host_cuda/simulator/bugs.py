@@ -204,8 +204,8 @@ BUGS = {
     ),
     "sum_of_what_never_came": Bug(
         "all_reduce_ll128.cuh",
-        "if (active) target.store(item, exchange.alive ? sum : nan_words<DTYPE, Ll128::WORDS>());",
-        "if (active) target.store(item, sum);",
+        "exchange.alive ? sum : spoilt_words<NUMBERS, Ll128::WORDS>());",
+        "sum);",
         "lost",
         60,
     ),
@@ -259,7 +259,7 @@ BUGS = {
     ),
     "sum_on_a_dead_lane": Bug(
         "all_reduce_ll.cuh",
-        "count, exchange.alive ? sum : nan_words<DTYPE, WORDS>());",
+        "count, exchange.alive ? sum : spoilt_words<NUMBERS, WORDS>());",
         "count, sum);",
         "late",
         60,
