@@ -60,7 +60,7 @@ def test_explain() -> None:
     ("arguments", "words"),
     [
         (("explain", "--dtype", "f31"), "InvalidArgument: dtype='f31'"),
-        (("explain", "--dtype", "int32"), "UnsupportedError"),
+        (("explain", "--dtype", "int16"), "UnsupportedError"),
         (("explain", "--size", "12Q"), "size='12Q'"),
         (("explain", "--ranks", "99"), "world_size=99"),
         (("bench", "all-reduce", "--ranks", "0"), "ranks=0"),
