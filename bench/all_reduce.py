@@ -29,10 +29,12 @@ class AllReducePoint(Point):
         """
         world, mine = self._world, self._mine
         row = algorithm("all_reduce", name)
-        default = row.launches(world.request("all_reduce", mine))[0]
+        default = row.launches(world.request("all_reduce", mine, self._op))[0]
         shapes = [*sms.smaller_grids(world, row, mine), default]
         calls: dict[str, Callable[[], object]] = {
-            str(shape): functools.partial(world.all_reduce, mine, algorithm=name, launch=shape)
+            str(shape): functools.partial(
+                world.all_reduce, mine, op=self._op, algorithm=name, launch=shape
+            )
             for shape in shapes
         }
         graphs = timing.Graphs(world, self._group)
@@ -54,12 +56,11 @@ class AllReducePoint(Point):
 
         world, mine = self._world, self._mine
         row = algorithm("all_reduce", "ll_one_shot_cuda")
-        request = world.request("all_reduce", mine)
+        request = world.request("all_reduce", mine, self._op)
         target, reason, made = torch.empty_like(mine), None, None
         try:
-            kernels = CudaKernels(
-                world.rank, world.size, world.device, [mine.dtype], ["WL_NO_DEADLINE"]
-            )
+            kernels = CudaKernels(world.rank, world.size, world.device, [], ["WL_NO_DEADLINE"])
+            kernels.add([mine.dtype], self._op)
             made = plan(row, request, world.lane, row.launches(request)[0], kernels)
         except Exception as error:
             reason = one_line(error)

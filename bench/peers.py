@@ -14,6 +14,13 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+_OPS = {
+    "sum": dist.ReduceOp.SUM,
+    "avg": dist.ReduceOp.AVG,
+    "min": dist.ReduceOp.MIN,
+    "max": dist.ReduceOp.MAX,
+    "prod": dist.ReduceOp.PRODUCT,
+}
 Make = Callable[[int, int, torch.device, dist.ProcessGroup, int], "Peer"]
 
 
@@ -28,13 +35,14 @@ class Peer(Protocol):
 class Default:
     """``torch.distributed.all_reduce`` in place, on a tensor of the peer's own."""
 
-    def __init__(self, device: torch.device, max_bytes: int) -> None:
+    def __init__(self, device: torch.device, max_bytes: int, op: str) -> None:
         self._room = torch.zeros(max_bytes, dtype=torch.uint8, device=device)
+        self._op = _OPS[op]
 
     def all_reduce(self, x: torch.Tensor) -> object:
-        """Sum in place."""
+        """Reduce in place."""
         y = self._room[: x.numel() * x.element_size()].view(x.dtype)
-        dist.all_reduce(y)
+        dist.all_reduce(y, self._op)
         return y
 
     def close(self) -> None:
@@ -128,12 +136,15 @@ def _module(name: str) -> Make:
     return make
 
 
-def peers(collective: str, device: torch.device, modules: Sequence[str]) -> dict[str, Make]:
-    """List a collective's peers for a kind of device, by name."""
-    named = {name: _module(name) for name in modules}
+def peers(
+    collective: str, device: torch.device, modules: Sequence[str], op: str
+) -> dict[str, Make]:
+    """List a collective's peers for a kind of device, by name: what sums alone, for sums alone."""
+    plain = op in ("sum", "")
+    named = {name: _module(name) for name in modules if plain}
 
     def torchs(world: int, on: torch.device, size: int) -> Default | Gather:
-        return Gather(world, on, size) if collective == "all_gather" else Default(on, size)
+        return Gather(world, on, size) if collective == "all_gather" else Default(on, size, op)
 
     def default(
         rank: int, world: int, on: torch.device, group: dist.ProcessGroup, size: int
@@ -156,6 +167,6 @@ def peers(collective: str, device: torch.device, modules: Sequence[str]) -> dict
     return {
         "NCCL": default,
         "NCCL symmetric window": window,
-        **{name: symmetric(shots) for name, shots in forms.items()},
+        **{name: symmetric(shots) for name, shots in forms.items() if plain},
         **named,
     }

@@ -22,13 +22,14 @@ from worldline.bench.group import Group
 from worldline.bench.peers import Peer, peers
 from worldline.bench.rows import Row
 from worldline.kernels import reference
+from worldline.kernels.moves import default_op
 from worldline.kernels.registry import algorithm, algorithms, dtype_name
 
 INTERPRETER_NOTE = "kernels ran in Triton's interpreter: the times are no measure of speed"
 
 
 def measure(
-    make: Callable[[Any, Group, torch.dtype, int], Point],
+    make: Callable[[Any, Group, torch.dtype, int, str], Point],
     collective: str,
     world: Any,
     sizes: Sequence[int],
@@ -36,6 +37,7 @@ def measure(
     repeats: int,
     modules: Sequence[str] = (),
     progress: Callable[[], None] | None = None,
+    op: str | None = None,
 ) -> list[dict[str, Any]]:
     """Measure on one rank; collective, every rank returns the same rows.
 
@@ -57,6 +59,8 @@ def measure(
         Modules of further peers; see :mod:`worldline.bench.peers`.
     progress : callable, optional
         Called after each point.
+    op : str, optional
+        The reduction, by default the collective's own.
 
     Returns
     -------
@@ -64,12 +68,14 @@ def measure(
         Rows of :class:`worldline.bench.rows.Row`.
     """
     rows: list[Row] = []
+    op = default_op(collective) if op is None else op
     with Group(world) as group:
         # An input holds one element at least.
-        made, refused = _make_peers(collective, world, group, modules, max(16, *sizes))
+        made, refused = _make_peers(collective, world, group, modules, max(16, *sizes), op)
         for name in dtypes:
             for nbytes in sizes:
-                rows += make(world, group, getattr(torch, name), nbytes).measure(made, repeats)
+                point = make(world, group, getattr(torch, name), nbytes, op)
+                rows += point.measure(made, repeats)
                 rows += [Row(peer, True, name, nbytes, reason=why) for peer, why in refused.items()]
                 if progress is not None:
                     progress()
@@ -79,13 +85,18 @@ def measure(
 
 
 def _make_peers(
-    collective: str, world: Any, group: Group, modules: Sequence[str], max_bytes: int
+    collective: str,
+    world: Any,
+    group: Group,
+    modules: Sequence[str],
+    max_bytes: int,
+    op: str,
 ) -> tuple[dict[str, Peer], dict[str, str]]:
     """Return the peers that work on every rank, and why the others do not."""
     made: dict[str, Peer] = {}
     refused: dict[str, str] = {}
     assert dist.group.WORLD is not None
-    for name, make in peers(collective, world.device, modules).items():
+    for name, make in peers(collective, world.device, modules, op).items():
         peer, reason = None, None
         try:
             peer = make(world.rank, world.size, world.device, dist.group.WORLD, max_bytes)
@@ -104,8 +115,10 @@ class Point:
 
     collective: str
 
-    def __init__(self, world: Any, group: Group, dtype: torch.dtype, nbytes: int) -> None:
-        self._world, self._group = world, group
+    def __init__(self, world: Any, group: Group, dtype: torch.dtype, nbytes: int, op: str) -> None:
+        self._world, self._group, self._op = world, group, op
+        # A move has none.
+        self._reduction = {"op": op} if op else {}
         self._dtype, self._nbytes = dtype, nbytes
         self._inputs = [_input(rank, dtype, nbytes) for rank in range(world.size)]
         self._mine = self._inputs[world.rank].to(world.device)
@@ -117,9 +130,11 @@ class Point:
         calls: dict[str, Callable[[], object]] = {}
         refused: dict[str, str] = {}
         for row in algorithms(self.collective, mine.device.type):
-            reason = row.supports(world.request(self.collective, mine))
+            reason = row.supports(world.request(self.collective, mine, self._op))
             if reason is None:
-                calls[row.name] = functools.partial(ours, mine, algorithm=row.name)
+                calls[row.name] = functools.partial(
+                    ours, mine, algorithm=row.name, **self._reduction
+                )
             else:
                 refused[row.name] = reason
         exact = {name: self._exact(name, call) for name, call in calls.items()}
@@ -190,8 +205,8 @@ class Point:
             inputs = [torch.round(8 * x).clamp(-128, 128) + 0 for x in inputs]
             mine = inputs[self._world.rank].to(self._world.device)
             ours = getattr(self._world, self.collective)
-            call = functools.partial(ours, mine, algorithm=name)
-        expected = reference.bits(getattr(reference, self.collective)(inputs))
+            call = functools.partial(ours, mine, algorithm=name, **self._reduction)
+        expected = reference.bits(getattr(reference, self.collective)(inputs, **self._reduction))
         return self._group.all_true(torch.equal(reference.bits(call().cpu()), expected))
 
     def _try(

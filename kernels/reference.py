@@ -46,7 +46,11 @@ def all_gather(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def outputs(
-    collective: str, inputs: Sequence[torch.Tensor], op: str = "", root: int = 0
+    collective: str,
+    inputs: Sequence[torch.Tensor],
+    op: str = "",
+    root: int = 0,
+    scale: float | None = None,
 ) -> list[torch.Tensor | None]:
     """Say what a collective gives.
 
@@ -60,6 +64,8 @@ def outputs(
         The reduction, of one that has any.
     root : int
         The root, of one that has any.
+    scale : float, optional
+        The factor, of a sum.
 
     Returns
     -------
@@ -80,7 +86,7 @@ def outputs(
         return [parts[root][rank] for rank in ranks]
     if collective == "all_to_all":
         return [all_gather([part[rank] for part in parts]).flatten() for rank in ranks]
-    total = all_reduce(flat, op)
+    total = all_reduce(flat, op, scale)
     if collective == "all_reduce":
         return [total] * len(inputs)
     if collective == "reduce":

@@ -19,6 +19,7 @@ from worldline.bench.all_reduce import measure_all_reduce
 from worldline.bench.points import INTERPRETER_NOTE
 from worldline.bench.rows import ratios
 from worldline.bench_plot import check_drawable, plot
+from worldline.kernels.numerics import OPS
 from worldline.kernels.registry import dtype_name
 from worldline.launch import spawn
 from worldline.primitives.errors import InvalidArgument
@@ -46,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=int, help="default: one for each GPU, else 4 on the CPU")
     parser.add_argument("--provider", choices=PROVIDERS, help="default: what this machine has")
     parser.add_argument("--sizes", default="1K,16K,128K", help="bytes, such as 1K,64K,1M")
-    parser.add_argument("--dtypes", default="bf16", help="such as f32,f16,bf16")
+    parser.add_argument("--dtypes", default="bf16", help="such as f32,bf16,float8_e4m3fn,int8")
+    parser.add_argument("--op", choices=OPS, help="of the all-reduce; default: sum")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
         "--peer",
@@ -66,6 +68,8 @@ def main(args: argparse.Namespace) -> int:
         raise InvalidArgument("repeats", args.repeats, "must be at least 1")
     if args.what == "limits":
         return limits_command.main(args)
+    if args.op is not None and args.what != "all-reduce":
+        raise InvalidArgument("op", args.op, f"must be left out: an {args.what} has none")
     sizes = [parse_size(size) for size in args.sizes.split(",")]
     dtypes = [dtype_name(parse_dtype(name)) for name in args.dtypes.split(",")]
     for argument in ("save", "plot"):
@@ -83,10 +87,11 @@ def main(args: argparse.Namespace) -> int:
         raise InvalidArgument("provider", provider, rule)
     console = Console(stderr=True)
     with file_progress("measuring", len(sizes) * len(dtypes), console) as steps:
-        work = (args.what, sizes, dtypes, args.repeats, args.peer, steps)
+        work = (args.what, sizes, dtypes, args.op, args.repeats, args.peer, steps)
         rows = spawn(_rank, ranks, work, provider=provider)[0]
     result = {
         "collective": args.what.replace("-", "_"),
+        "op": (args.op or "sum") if args.what == "all-reduce" else None,
         "ranks": ranks,
         "provider": provider,
         "note": INTERPRETER_NOTE if provider == "host" else None,
@@ -115,6 +120,7 @@ def _rank(
     what: str,
     sizes: list[int],
     dtypes: list[str],
+    op: str | None,
     repeats: int,
     modules: list[str],
     steps: str,
@@ -126,7 +132,7 @@ def _rank(
             file.write(b".")
 
     tell = progress if world.rank == 0 else None
-    return _MEASURES[what](world, sizes, dtypes, repeats, modules, tell)
+    return _MEASURES[what](world, sizes, dtypes, repeats, modules, tell, op)
 
 
 def _check_writable(argument: str, file: Path) -> None:
@@ -140,8 +146,10 @@ def _check_writable(argument: str, file: Path) -> None:
 
 def _show(result: dict[str, Any], console: Console) -> None:
     ranks = counted(result["ranks"], "rank")
+    op = "" if result["op"] in (None, "sum") else f" ({result['op']})"
     say(
-        console, f"{result['collective'].replace('_', '-')}, {ranks}, provider {result['provider']}"
+        console,
+        f"{result['collective'].replace('_', '-')}{op}, {ranks}, provider {result['provider']}",
     )
     cells = [
         (

@@ -32,6 +32,10 @@ class Case:
         Bytes by which input and output miss 16-byte alignment.
     block : int
         Items to a program and pass.
+    op : str
+        The reduction.
+    scale : float or None
+        The factor of a scaled sum.
     """
 
     algorithm: str
@@ -41,6 +45,8 @@ class Case:
     dtype: str = "float32"
     offset: int = 0
     block: int = 128
+    op: str = "sum"
+    scale: float | None = None
 
     @property
     def wide(self) -> bool:
@@ -66,7 +72,8 @@ class Case:
         name = f"{self.algorithm} sm_{self.arch} rank {self.rank} of {self.world}"
         if self.algorithm == BARRIER:
             return name
-        return f"{name} {self.dtype} +{self.offset} x{self.block}"
+        scale = "" if self.scale is None else f" of {self.scale} times"
+        return f"{name} {self.dtype} {self.op}{scale} +{self.offset} x{self.block}"
 
 
 def cases(algorithms: list[str]) -> list[Case]:

@@ -113,7 +113,10 @@ def compile_case(case: Case) -> Any:
     else:
         dtype = getattr(torch, case.dtype)
         row = registry.algorithm("all_reduce", case.algorithm)
-        request = registry.Request("all_reduce", dtype, "sum", ELEMENTS, case.world, "cuda")
+        count, scale = ELEMENTS, case.scale
+        request = registry.Request(
+            "all_reduce", dtype, case.op, count, case.world, "cuda", scale=scale
+        )
         memory = torch.empty(ELEMENTS + 64, dtype=dtype)
         tensor = memory[case.offset // dtype.itemsize :][:ELEMENTS]
         assert tensor.data_ptr() % 16 == case.offset

@@ -205,13 +205,7 @@ def compile_module(
         file.write(cubin.code)
         file.flush()
         code = sass.functions(tool("nvdisasm", "-c", file.name))
-        usage = tool("cuobjdump", "-res-usage", file.name)
-    used = {
-        symbol: (int(registers), int(stack))
-        for symbol, registers, stack in re.findall(
-            r"Function (\w+):\s+REG:(\d+) STACK:(\d+)", usage
-        )
-    }
+        used = _used(file.name)
     builds = []
     for kernel in kernels:
         case = CudaCase(module, *kernel)
@@ -222,6 +216,27 @@ def compile_module(
         own = functions.pop("")
         builds.append(CudaBuild(case, own, tuple(functions.values()), *used[symbol]))
     return builds
+
+
+def resources(arch: str, world: int, rank: int, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Compile kernels by their C++ names; return each one's registers and bytes of stack."""
+    macros = (f"WL_WORLD={world}", f"WL_RANK={rank}")
+    found = {}
+    parts = [names[start : start + 16] for start in range(0, len(names), 16)]
+    for cubin in nvrtc.compile_cubins(SOURCE, arch, macros, parts):
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(cubin.code)
+            file.flush()
+            used = _used(file.name)
+        found |= {name: used[symbol] for name, symbol in cubin.names.items()}
+    return found
+
+
+def _used(file: str) -> dict[str, tuple[int, int]]:
+    """Return the registers and bytes of stack of each of a cubin's functions."""
+    listing = tool("cuobjdump", "-res-usage", file)
+    entries = re.findall(r"Function (\w+):\s+REG:(\d+) STACK:(\d+)", listing)
+    return {symbol: (int(registers), int(stack)) for symbol, registers, stack in entries}
 
 
 @cache

@@ -5,13 +5,15 @@ Prints the version of Triton that the ranks had, then one line for each that is 
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import triton
 
 import worldline
 from tests.laptop.all_reduce_cases import random_bits, random_input, same_bits
 from worldline.kernels import reference
-from worldline.kernels.numerics import DTYPES
+from worldline.kernels.numerics import DTYPES, OPS
 from worldline.kernels.registry import algorithms
 
 RANKS = 2
@@ -25,14 +27,17 @@ def inputs(rank: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def reduce_all(world: worldline.World) -> tuple[str, list[str]]:
-    """Run every algorithm on every dtype; return Triton's version and what came out wrong."""
+    """Run every algorithm on every dtype and op; return Triton's version and what was wrong."""
     wrong = []
-    for dtype in DTYPES:
-        expected = reference.all_reduce([inputs(rank, dtype) for rank in range(world.size)])
+    for dtype, op in itertools.product(DTYPES, OPS):
+        whole = [inputs(rank, dtype) for rank in range(world.size)]
+        expected, mine = reference.all_reduce(whole, op), whole[world.rank]
         for row in algorithms("all_reduce", "cpu"):
-            found = world.all_reduce(inputs(world.rank, dtype), algorithm=row.name)
+            if row.supports(world.request("all_reduce", mine, op)) is not None:
+                continue
+            found = world.all_reduce(mine, op=op, algorithm=row.name)
             if not same_bits(found, expected):
-                wrong.append(f"{row.name} {dtype} on rank {world.rank}")
+                wrong.append(f"{row.name} {dtype} {op} on rank {world.rank}")
     return triton.__version__, wrong
 
 

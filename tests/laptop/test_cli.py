@@ -61,7 +61,7 @@ def test_explain() -> None:
     ("arguments", "words"),
     [
         (("explain", "--dtype", "f31"), "InvalidArgument: dtype='f31'"),
-        (("explain", "--dtype", "int32"), "UnsupportedError"),
+        (("explain", "--dtype", "int16"), "UnsupportedError"),
         (("explain", "--size", "12Q"), "size='12Q'"),
         (("explain", "--ranks", "99"), "ranks=99"),
         (("explain", "--ranks", "0"), "explain: InvalidArgument: ranks=0"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -24,29 +26,57 @@ def test_every_row(ranks: int) -> None:
     assert_exact(Setup("host", ranks))
 
 
-@pytest.mark.parametrize("ranks", range(1, 9))
 @pytest.mark.parametrize("provider", ["host", "loopback", "torch"])
-def test_a_plan_leaves_nothing_out(provider: str, ranks: int) -> None:
-    setup = Setup(provider, ranks)
-    cases = plan(setup)
+def test_plans_leave_nothing_out(provider: str) -> None:
+    # On GPUs a pair of a dtype and an op may be the second seed's.
+    setups = [
+        Setup(provider, ranks, seed)
+        for ranks in range(1, 9)
+        for seed in ((0,) if provider == "host" else (0, 1))
+    ]
+    cases = [case for setup in setups for case in plan(setup)]
     for row in ALGORITHMS:
         mine = [case for case in cases if (case.collective, case.row) == (row.collective, row.name)]
         offers = {
             (dtype, op)
-            for dtype in DTYPES
-            for op in ops(row)
+            for setup, dtype, op in itertools.product(setups, DTYPES, ops(row))
             if row.supports(setup.request(row, dtype, op)) is None
         }
         if not offers:
             assert not mine
             continue
         assert {0, 1} < {case.count for case in mine}
-        assert {case.form for case in mine} == set(range(len(setup.forms)))
-        assert {case.kind for case in mine} == {
-            kind for dtype, _ in offers for kind in kinds(dtype, row.bitwise)
+        assert {case.form for case in mine} == set(range(len(setups[0].forms)))
+        assert {(case.dtype.is_floating_point, case.kind) for case in mine} == {
+            (dtype.is_floating_point, kind)
+            for dtype, _ in offers
+            for kind in kinds(dtype, row.bitwise)
         }
-        if provider == "host" or row.backend == "cuda" or ranks <= 3:
+        if provider == "host" or row.backend == "cuda" or row.collective != "all_reduce":
             assert {(case.dtype, case.op) for case in mine} == offers
+        scaled = {case.dtype for case in mine if case.scale is not None}
+        assert scaled <= {dtype for dtype in DTYPES if dtype.is_floating_point}
+        assert bool(scaled) == (row.bitwise and row.collective == "all_reduce")
+
+
+@pytest.mark.parametrize("ranks", range(1, 9))
+@pytest.mark.parametrize("provider", ["loopback", "torch"])
+def test_a_world_of_gpus_has_every_row(provider: str, ranks: int) -> None:
+    setup = Setup(provider, ranks)
+    cases = plan(setup)
+    for row in ALGORITHMS:
+        mine = [case for case in cases if case.row == row.name]
+        served = any(
+            row.supports(setup.request(row, dtype, op)) is None
+            for dtype, op in itertools.product(DTYPES, ops(row))
+        )
+        assert served == bool(mine)
+        if served:
+            assert {0, 1} < {case.count for case in mine}
+            assert {case.form for case in mine} == set(range(len(setup.forms)))
+        # Those that a world has ready, and few that have to be compiled.
+        pairs = {(case.dtype, case.op) for case in mine if case.op}
+        assert len(pairs) <= 7
 
 
 def sum_of_ones(form: Form, count: int = 6) -> Laid:

@@ -88,7 +88,7 @@ def prepare(world: World, setup: Setup, number: int, case: Case, again: int = 0)
     rule, me = RULES.get(case.collective, Rule()), world.rank
     count = case.count * (world.size if rule.spread else 1)
     values = inputs(case.kind, f"{seed} {again}", world.size, count, case.dtype, bitwise)
-    total = reference.outputs(case.collective, values, case.op, case.root)[me]
+    total = reference.outputs(case.collective, values, case.op, case.root, case.scale)[me]
     form = setup.forms[(case.form + me) % len(setup.forms)]
     place = Place(
         me,

@@ -21,6 +21,7 @@ from worldline.kernels.parts import RULES
 from worldline.kernels.registry import Launch, dtype_name
 
 T = TypeVar("T")
+_SCALES = (1 / 3, 0.5, -0.0, -(2.0**-130), 1e30)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Case:
         The root, of a collective that has one.
     barrier : bool
         Whether a barrier follows.
+    scale : float or None
+        The factor of a scaled sum.
     """
 
     collective: str
@@ -54,11 +57,12 @@ class Case:
     late: int | None
     barrier: bool
     root: int = 0
+    scale: float | None = None
 
     @property
-    def reduction(self) -> dict[str, str]:
-        """The op as an argument, where the collective has one."""
-        return {"op": self.op} if self.op else {}
+    def reduction(self) -> dict[str, Any]:
+        """The op and the factor as arguments, where the collective has them."""
+        return {"op": self.op, "scale": self.scale} if self.op else {}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -69,10 +73,11 @@ class Case:
 
     def __str__(self) -> str:
         shape = f"{self.launch.block} x {self.launch.grid}" if self.launch else "of its own"
+        scale = "" if self.scale is None else f" of {self.scale} times"
         late = "" if self.late is None else f", rank {self.late} late"
         return (
-            f"{self.row}, {dtype_name(self.dtype)} {self.op}, count {self.count}, {self.kind}, "
-            f"launch {shape}, root {self.root}{late}"
+            f"{self.row}, {dtype_name(self.dtype)} {self.op}{scale}, count {self.count}, "
+            f"{self.kind}, launch {shape}, root {self.root}{late}"
         )
 
 
@@ -102,8 +107,8 @@ def plan(setup: Setup) -> list[Case]:
             names = tuple(kinds(subject.dtype, row.bitwise))
             deck = values.setdefault(names, Deck(rng, names))
             drawn = list(points(rng, subject))
-            if setup.thin:
-                step = len(offers) if subject.op else 3  # Moves have many dtypes.
+            if setup.device_type == "cpu":
+                step = setup.step(subject, len(offers))
                 drawn = drawn[(place + setup.ranks) % step :: step]
             for count, launch in drawn:
                 cases.append(
@@ -119,6 +124,7 @@ def plan(setup: Setup) -> list[Case]:
                         rng.randrange(setup.ranks) if rng.random() < 0.25 else None,
                         rng.random() < 0.05,
                         rng.randrange(setup.ranks),
+                        rng.choice(_SCALES) if subject.scales and rng.random() < 0.4 else None,
                     )
                 )
     rng.shuffle(cases)

@@ -66,6 +66,12 @@ class Subject:
         )
 
     @property
+    def scales(self) -> bool:
+        """Whether calls may have a factor; on GPUs, where that is compiled, of one dtype."""
+        able = self.op == "sum" and self.dtype.is_floating_point and self.row.bitwise
+        return able and (self.device_type == "cpu" or self.dtype is torch.bfloat16)
+
+    @property
     def item(self) -> int:
         """Elements of an item."""
         return max(1, self.row.per_item(self.request(0)))

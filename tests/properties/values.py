@@ -34,7 +34,14 @@ Values = Callable[[torch.Generator, int, torch.dtype], torch.Tensor]
 
 
 def _exponent(dtype: torch.dtype) -> torch.Tensor:
-    return words(torch.tensor([float("inf")], dtype=dtype))
+    if dtype == torch.float8_e4m3fn:
+        return torch.tensor([0x78], dtype=torch.uint8)
+    return words(torch.tensor([float("inf")]).to(dtype))
+
+
+def _chosen(where: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Take elements of ``x`` where a condition holds, else of ``y``; by their bits."""
+    return torch.where(where, words(x), words(y)).view(x.dtype)
 
 
 def _wide(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -62,9 +69,11 @@ def _zeros(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.
 
 
 def _infinities(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Infinities of both signs amid ordinary numbers; the largest ones where there are none."""
     x, draw = _wide(generator, count, dtype), torch.rand(count, generator=generator)
-    x[draw < 0.3] = float("inf")
-    x[draw < 0.15] = float("-inf")
+    large = torch.finfo(dtype).max if dtype == torch.float8_e4m3fn else float("inf")
+    for sign, share in ((1, 0.3), (-1, 0.15)):
+        x = _chosen(draw < share, torch.full((count,), sign * large).to(dtype), x)
     return x
 
 
@@ -78,7 +87,15 @@ def _payloads(generator: torch.Generator, count: int, dtype: torch.dtype) -> tor
     """NaN of every payload and sign, quiet and signalling, amid ordinary numbers."""
     x, nan = _wide(generator, count, dtype), any_bits(generator, count, dtype)
     words(nan).bitwise_or_(_exponent(dtype))
-    return torch.where(torch.rand(count, generator=generator) < 0.5, nan, x)
+    return _chosen(torch.rand(count, generator=generator) < 0.5, nan, x)
+
+
+def _extremes(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """What is next to a border of an integer dtype, which sums and products wrap around."""
+    info = torch.iinfo(dtype)
+    near = (info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3)
+    values = torch.tensor(near, dtype=torch.int64).to(dtype)
+    return values[torch.randint(0, len(near), (count,), generator=generator)]
 
 
 def _whole(generator: torch.Generator, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -99,6 +116,12 @@ def _amid_whole(draw: Values) -> Values:
     return drawn
 
 
+_OF_INTEGERS: dict[str, Values] = {
+    "wide": _wide,
+    "any bits": any_bits,
+    "all ones": _ones,
+    "extremes": _extremes,
+}
 _OF_FLOATS: dict[str, Values] = {
     "wide": _wide,
     "any bits": any_bits,
@@ -126,6 +149,8 @@ def kinds(dtype: torch.dtype, bitwise: bool = True) -> dict[str, Values]:
     """
     if dtype not in REDUCED:
         return {"any bits": any_bits}
+    if not dtype.is_floating_point:
+        return _OF_INTEGERS
     return _OF_FLOATS if bitwise else _OF_ANY_ORDER
 
 

@@ -10,6 +10,7 @@ import torch
 
 from tests.properties.memory import FORMS, Form
 from tests.properties.points import Subject
+from worldline.kernels.numerics import COMMON
 from worldline.kernels.parts import MOVES
 from worldline.kernels.protocols import COPIES
 from worldline.kernels.registry import ALGORITHMS, Algorithm, Launch, Request
@@ -25,6 +26,8 @@ DTYPES = tuple(
 )
 """Every dtype that somebody might reduce."""
 OPS = ("sum", "avg", "min", "max", "prod")
+_WORLDS = 8
+"""Sizes of worlds that are tested."""
 _BLOCKS = tuple(1 << bits for bits in range(4, 14))
 
 
@@ -75,10 +78,14 @@ class Setup:
             "deadline": 180 if self.provider == "loopback" else 60,
         }
 
-    @property
-    def thin(self) -> bool:
-        """Whether calls cost so much that each that reduces has only one of its row's dtypes."""
-        return self.device_type == "cpu" and self.ranks > 3
+    def step(self, subject: Subject, subjects: int) -> int:
+        """Say which fraction of a subject's calls is made on a CPU, where many ranks' cost more.
+
+        A row reduces several dtypes there, and moves many.
+        """
+        if self.ranks > 3:
+            return subjects if subject.op else 3
+        return 2 if subject.op else 1
 
     @property
     def forms(self) -> tuple[Form, ...]:
@@ -95,8 +102,26 @@ class Setup:
             row.collective, dtype, op, 1, self.ranks, self.device_type, torn="", torn_adds=""
         )
 
+    def taken(self, place: int, offers: list[Request]) -> list[Request]:
+        """Choose some of what a row serves: all worlds together have all of it.
+
+        On a CPU the worlds of one seed; on GPUs those of two, for each pair of a dtype and an op is
+        compiled for each rank there. A move has one kernel for all.
+        """
+        if offers and not offers[0].op:
+            return offers
+        if self.device_type == "cpu":
+            turn = place + self.ranks + self.seed
+            return [request for i, request in enumerate(offers) if (i + turn) % _WORLDS == 0]
+        turn = self.ranks + self.seed * _WORLDS
+        return [
+            request
+            for i, request in enumerate(offers)
+            if (i + turn) % (2 * _WORLDS) == 0 or (request.op == "sum" and request.dtype in COMMON)
+        ]
+
     def subjects(self) -> Iterator[Subject]:
-        """List every row on every dtype and op that it serves."""
+        """List every row on the dtypes and ops that this world tests."""
         for place, row in enumerate(ALGORITHMS):
             # A move has one kernel for all dtypes.
             compiled = row.backend == "triton" and self.device_type == "cuda"
@@ -107,10 +132,10 @@ class Setup:
                 for op in ops(row)
                 if row.supports(request := self.request(row, dtype, op)) is None
             ]
+            offers = self.taken(place, offers)
             if compiled and self.ranks > 3 and ops(row) == OPS:
-                # Each dtype is compiled for each rank, one after another: one to a row and world.
-                turn = offers[(place + self.ranks) % len(offers)].dtype
-                offers = [request for request in offers if request.dtype is turn]
+                # Each pair is compiled for each rank, one after another: one to a row and world.
+                offers = [offers[(place + self.ranks) % len(offers)]]
             for request in offers:
                 blocks = [b for b in _BLOCKS if row.refuses(request, Launch(b, 1)) is None]
                 if self.provider == "loopback":
