@@ -22,7 +22,7 @@ from worldline.bench.group import Group
 from worldline.bench.peers import Peer, peers
 from worldline.bench.rows import Row
 from worldline.kernels import reference
-from worldline.kernels.moves import default_op
+from worldline.kernels.parts import default_op
 from worldline.kernels.registry import algorithm, algorithms, dtype_name
 
 INTERPRETER_NOTE = "kernels ran in Triton's interpreter: the times are no measure of speed"
