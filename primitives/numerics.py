@@ -12,6 +12,7 @@ turns the NaN 0x7f81 into infinity and corrupts subnormals. Those of 8-bit float
 """
 
 import triton.language as tl
+from triton import constexpr_function
 
 from worldline.primitives.fp8 import e4m3_to_float, e5m2_to_float, float_to_e4m3, float_to_e5m2
 from worldline.primitives.jit import INTERPRETED, device_function
@@ -40,36 +41,25 @@ _NAN32 = tl.constexpr(0x7FFFFFFF)
 _NAN16 = tl.constexpr(0x7FFF)
 
 
-@device_function
-def bytes_of(DTYPE: tl.constexpr):
-    """Count the bytes of an element."""
-    if (DTYPE == FLOAT64) | (DTYPE == INT64):
-        return 8
-    elif (DTYPE == FLOAT32) | (DTYPE == INT32):
-        return 4
-    elif (DTYPE == FLOAT16) | (DTYPE == BFLOAT16):
-        return 2
-    else:
-        return 1
+@constexpr_function
+def bytes_of(DTYPE):
+    """Count the bytes of an element, a constant."""
+    return (4, 2, 2, 8, 1, 1, 1, 1, 4, 8)[DTYPE]
 
 
-@device_function
-def elements_per_slot(DTYPE: tl.constexpr):
-    """Count the elements that the two data words of a slot carry."""
+@constexpr_function
+def elements_per_slot(DTYPE):
+    """Count the elements that the two data words of a slot carry, a constant."""
     return 8 // bytes_of(DTYPE)
 
 
-@device_function
-def spoilt_word(index: tl.constexpr, DTYPE: tl.constexpr):
+@constexpr_function
+def spoilt_word(index, DTYPE):
     """Return the first or second 32-bit word of a failed output: NaN, 0 where there is none."""
     if DTYPE >= INT8:
         return 0
-    elif DTYPE == FLOAT64:
-        return 0x7FFFFFFF if index else -1
-    elif DTYPE == FLOAT32:
-        return 0x7FFFFFFF
-    else:
-        return 0x7FFF7FFF if DTYPE <= BFLOAT16 else 0x7F7F7F7F
+    words = {1: 0x7F7F7F7F, 2: 0x7FFF7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFF if index else -1}
+    return words[bytes_of(DTYPE)]
 
 
 @device_function

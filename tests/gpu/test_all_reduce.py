@@ -13,10 +13,11 @@ import torch
 import worldline
 from tests.gpu.places import places
 from tests.gpu.ranks import captured, differs, numbers, same, wide_range
+from tests.laptop.all_reduce_cases import random_bits, random_input
 from worldline import Launch, World
 from worldline.kernels import reference
-from worldline.kernels.numerics import DTYPES
-from worldline.kernels.registry import algorithms
+from worldline.kernels.numerics import COMMON, DTYPES, OPS
+from worldline.kernels.registry import algorithm, algorithms
 
 NAMES = tuple(row.name for row in algorithms("all_reduce"))
 BITWISE = tuple(row.name for row in algorithms("all_reduce") if row.bitwise)
@@ -40,7 +41,7 @@ def every_pattern(rank: int, dtype: torch.dtype) -> torch.Tensor:
 def check_points(world: World) -> list[str]:
     """Run every algorithm on many counts and alignments; return what was wrong."""
     wrong = []
-    for name, dtype in itertools.product(NAMES, DTYPES):
+    for name, dtype in itertools.product(NAMES, COMMON):
         if world.size > 3 and not name.endswith("_cuda") and dtype != torch.bfloat16:
             continue  # Triton compiles for every rank, one after another where they are threads.
         for count, offset in itertools.product((0, 1, 7, 64, 1000, 20001), (0, 1)):
@@ -59,6 +60,36 @@ def check_points(world: World) -> list[str]:
     return wrong
 
 
+def every_number(rank: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return any bits, then ordinary numbers; their count is no multiple of an item."""
+    return torch.cat([random_bits(rank, 5003, dtype), random_input(rank, 5000, dtype)])
+
+
+def check_numbers(world: World) -> list[str]:
+    """Run CUDA's rows on sums of every dtype, on every op of two, and on sums of a factor."""
+    asked: list[tuple[torch.dtype, str, float | None]] = [(dtype, "sum", None) for dtype in DTYPES]
+    asked += [(dtype, op, None) for dtype in (torch.bfloat16, torch.int8) for op in OPS]
+    asked += [(dtype, "sum", 1 / 3) for dtype in (torch.float32, torch.float8_e4m3fn)]
+    asked += [(torch.float32, "avg", None), (torch.float64, "max", None)]
+    wrong = []
+    rows = [row for row in algorithms("all_reduce") if row.backend == "cuda" and row.bitwise]
+    for dtype, op, scale in asked:
+        inputs = [every_number(rank, dtype) for rank in range(world.size)]
+        expected = reference.all_reduce(inputs, op, scale)
+        mine = inputs[world.rank].to(world.device)
+        # Triton compiles for every rank, one after another where they are threads.
+        triton = [algorithm("all_reduce", "ll_one_shot")] if op in ("avg", "prod") or scale else []
+        for row in [*rows, *triton]:
+            if row.supports(world.request("all_reduce", mine, op)) is not None:
+                continue
+            for offset in (0, 1):
+                x, want = mine[offset:], expected[offset:]
+                if not same(world.all_reduce(x, op=op, scale=scale, algorithm=row.name), want):
+                    wrong.append(f"{row.name} {dtype} {op} {scale} +{offset}")
+    world.synchronize()
+    return wrong
+
+
 def check_interleaving(world: World, calls: int, wrap: bool) -> list[str]:
     """Mix sizes, algorithms, launches and delays, eager and in graphs; return what was wrong."""
     if wrap:
@@ -67,7 +98,7 @@ def check_interleaving(world: World, calls: int, wrap: bool) -> list[str]:
     rng, delays = random.Random(calls), random.Random(world.rank)
     points = []
     for _ in range(24):
-        name, dtype = rng.choice(NAMES), rng.choice(list(DTYPES))
+        name, dtype = rng.choice(NAMES), rng.choice(COMMON)
         shape = Launch(rng.choice((128, 256)), rng.choice((1, 3, 17, 512)), rng.choice((0, 1)))
         count = rng.choice((1, 5, 513, 4096, 33333, 300000))
         inputs = [numbers(name, rank, count, dtype) for rank in range(world.size)]
@@ -121,6 +152,12 @@ def test_a_thread_that_has_not_used_cuda(provider: str, ranks: int) -> None:
 @pytest.mark.parametrize(("provider", "ranks"), places(loopback=range(1, 9)))
 def test_bits(provider: str, ranks: int) -> None:
     for wrong in worldline.spawn(check_points, ranks, provider=provider, deadline=60):
+        assert wrong == []
+
+
+@pytest.mark.parametrize(("provider", "ranks"), places(loopback=(1, 2, 3)))
+def test_every_dtype_and_op(provider: str, ranks: int) -> None:
+    for wrong in worldline.spawn(check_numbers, ranks, provider=provider, deadline=180):
         assert wrong == []
 
 

@@ -87,11 +87,12 @@ def test_doctor_says_on_how_many_ranks_it_looked(monkeypatch: pytest.MonkeyPatch
 
 def test_a_row_that_is_refused_here_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def request(collective: str, x: torch.Tensor) -> Request:
-        return Request(collective, x.dtype, "max", x.numel(), 1, "cpu")
+        return Request(collective, x.dtype, "median", x.numel(), 1, "cpu")
 
     world = SimpleNamespace(rank=0, size=1, device=torch.device("cpu"), request=request)
     verdicts = doctor._check_rank(world)
-    assert set(verdicts.values()) == {"refused: op 'max' is not 'sum'"}
+    refused = "op 'median' is not one of sum, avg, min, max, prod"
+    assert set(verdicts.values()) == {f"refused: {refused}"}
     monkeypatch.setattr(doctor, "_run_checks", lambda name, points: verdicts)
     rows = doctor._algorithms({"host": None}, run_kernels=True)
-    assert {(row["state"], row["reason"]) for row in rows} == {("refused", "op 'max' is not 'sum'")}
+    assert {(row["state"], row["reason"]) for row in rows} == {("refused", refused)}
