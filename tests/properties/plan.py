@@ -102,9 +102,11 @@ def plan(setup: Setup) -> list[Case]:
             names = tuple(kinds(subject.dtype, row.bitwise))
             deck = values.setdefault(names, Deck(rng, names))
             drawn = list(points(rng, subject))
-            if setup.thin:
-                step = len(offers) if subject.op else 3  # Moves have many dtypes.
-                drawn = drawn[(place + setup.ranks) % step :: step]
+            step = len(offers) if setup.thin and subject.op else 1
+            if not subject.op and setup.device_type == "cpu":
+                # Moves have one kernel for many dtypes.
+                step = 3
+            drawn = drawn[(place + setup.ranks) % step :: step]
             for count, launch in drawn:
                 cases.append(
                     Case(
