@@ -13,6 +13,7 @@ constexpr u32 FP8_NAN = 0x7f;
 WL_DEVICE float e5m2_to_float(u32 x) { return half_to_float(u16(x << 8)); }
 
 WL_DEVICE float e4m3_to_float(u32 x) {
+  if constexpr (WIDENS_E4M3) return half_to_float(e4m3_to_half(u16(x)));
   const float value = multiply(half_to_float(u16((x & 0x80) << 8 | (x & 0x7f) << 7)), 256.0f);
   return (x & 0x7f) == FP8_NAN ? bits_to_float(0x7fffffffu) : value;
 }

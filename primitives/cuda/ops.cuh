@@ -176,6 +176,18 @@ WL_DEVICE float half_to_float(u16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(x));
   return v;
 }
+// Whether the GPU widens 8-bit floats itself, from sm_89 on: exactly, as the plain code in fp8.cuh does.
+#if __CUDA_ARCH__ >= 890
+constexpr bool WIDENS_E4M3 = true;
+WL_DEVICE u16 e4m3_to_half(u16 x) {
+  u32 both;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(x));
+  return u16(both);
+}
+#else
+constexpr bool WIDENS_E4M3 = false;
+WL_DEVICE u16 e4m3_to_half(u16) { return 0; }
+#endif
 WL_DEVICE u32 floats_to_halves(float low, float high) {
   u32 v;
   asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }"
