@@ -83,7 +83,7 @@ def compile_cubins(
     macros : sequence of str
         Definitions such as ``"WL_WORLD=2"``.
     parts : sequence of sequence of str
-        C++ names that each module is to hold, such as ``"one_shot<0, true, false>"``.
+        C++ names that each module is to hold, such as ``"one_shot<0, 0, true>"``.
 
     Raises
     ------

@@ -65,6 +65,7 @@ def test_explain() -> None:
         (("explain", "--ranks", "99"), "world_size=99"),
         (("bench", "all-reduce", "--ranks", "0"), "ranks=0"),
         (("bench", "all-reduce", "--repeats", "0"), "repeats=0"),
+        (("bench", "all-gather", "--op", "max"), "op='max': must be left out"),
         (("bench", "all-reduce", "--save", "/nonexistent/x.json"), "save='/nonexistent/x.json'"),
         (("bench", "all-reduce", "--save", "/"), "save='/'"),
     ],
@@ -74,6 +75,15 @@ def test_bad_arguments_are_named(arguments: tuple[str, ...], words: str) -> None
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_bench_of_an_operation() -> None:
+    asked = ("--ranks", "2", "--sizes", "64", "--dtypes", "float8_e5m2,int8", "--op", "min")
+    told = json.loads(worldline("bench", "all-reduce", *asked, "--repeats", "1", "--json").stdout)
+    assert told["op"] == "min"
+    ours = [row for row in told["rows"] if not row["peer"] and row["reason"] is None]
+    assert {row["dtype"] for row in ours} == {"float8_e5m2", "int8"}
+    assert all(row["exact"] for row in ours)
 
 
 def no_memory(world: Any, *args: object) -> None:

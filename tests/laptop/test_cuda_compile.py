@@ -47,8 +47,8 @@ def test_ranks_may_compile_at_once(
     code = (
         "import sys; from pathlib import Path; from worldline.primitives import nvrtc\n"
         "c = nvrtc.compile_cubin(Path(sys.argv[1]), 'sm_90', ('WL_WORLD=2', 'WL_RANK=0'),"
-        " ('ll_one_shot<0, true, 1>',))\n"
-        "print(len(c.code), c.names['ll_one_shot<0, true, 1>'])"
+        " ('ll_one_shot<0, 0, true, 1>',))\n"
+        "print(len(c.code), c.names['ll_one_shot<0, 0, true, 1>'])"
     )
     source = str(repo_root / "kernels/cuda/all_reduce.cu")
 
@@ -67,7 +67,7 @@ def test_threads_of_a_new_process_may_compile_at_once(repo_root: Path) -> None:
         "from worldline.primitives import nvrtc\n"
         "def rank(r):\n"
         "    macros = ('WL_WORLD=8', f'WL_RANK={r}')\n"
-        "    names = ('ll_one_shot<0, true, 1>',)\n"
+        "    names = ('ll_one_shot<0, 0, true, 1>',)\n"
         "    return nvrtc.compile_cubin(Path(sys.argv[1]), 'sm_90', macros, names)\n"
         "with ThreadPoolExecutor(8) as pool: list(pool.map(rank, range(8)))\n"
     )
@@ -115,5 +115,5 @@ def test_a_refusal_in_a_process_of_its_own_shows_the_log(tmp_path: Path) -> None
 @pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
 def test_sixteen_ranks_fit(repo_root: Path, arch: str) -> None:
     source = repo_root / "kernels/cuda/all_reduce.cu"
-    macros, part = ("WL_WORLD=16", "WL_RANK=7"), "sentinel_two_shot<2, true, true>"
+    macros, part = ("WL_WORLD=16", "WL_RANK=7"), "sentinel_two_shot<2, 0, true, true>"
     assert nvrtc.compile_cubin(source, arch, macros, [part]).names
