@@ -153,9 +153,8 @@ class World:
     ) -> torch.Tensor:
         """Reduce ``x`` over all ranks; every rank gets the result, the same to the bit.
 
-        Ranks are taken in order with a float32 accumulator (of float64 float64, of integers exact)
-        and the result is rounded once; the choice of algorithm never changes a bit. Gradients are
-        not recorded.
+        Ranks are taken in order, in an accumulator that is rounded once; the choice of algorithm
+        never changes a bit. Gradients are not recorded.
 
         Parameters
         ----------
@@ -166,8 +165,8 @@ class World:
             Where to write; same shape, dtype and device as ``x``. Pass ``x`` itself to work in
             place. A new contiguous tensor by default.
         op : str
-            ``"sum"``, ``"avg"``, ``"min"``, ``"max"`` or ``"prod"``. An average of integers is
-            rounded towards zero; of floats the least and the greatest are NaN where any rank's is.
+            ``"sum"``, ``"avg"`` (of integers towards zero), ``"min"``, ``"max"`` (NaN where any is)
+            or ``"prod"``.
         algorithm : str, optional
             A name of the registry, in place of the chooser's pick; equal on all ranks.
         launch : Launch, optional
@@ -175,8 +174,8 @@ class World:
         lane : int
             Which of the world's lanes; equal on all ranks.
         scale : float, optional
-            What each rank's input is multiplied by, and rounded as the accumulator is, before it is
-            summed; for floats and ``"sum"`` alone; equal on all ranks.
+            A factor of every input, rounded in the accumulator's type before it is summed; for
+            floats and ``"sum"`` alone; equal on all ranks.
 
         Returns
         -------
