@@ -165,8 +165,7 @@ class World:
             Where to write; same shape, dtype and device as ``x``. Pass ``x`` itself to work in
             place. A new contiguous tensor by default.
         op : str
-            ``"sum"``, ``"avg"`` (of integers towards zero), ``"min"``, ``"max"`` (NaN where any is)
-            or ``"prod"``.
+            ``"sum"``, ``"avg"``, ``"min"``, ``"max"`` or ``"prod"``; docs/all_reduce.md has rules.
         algorithm : str, optional
             A name of the registry, in place of the chooser's pick; equal on all ranks.
         launch : Launch, optional
